@@ -257,16 +257,11 @@ class Follower:
             if step is EVERY:
                 self.every(x, path[:-1], read)
             return MISSING
-        if step is EVERY or step is LENGTH:
-            every = step is EVERY or container(type(x)) == "set"
-            for holder, name, value, on in items(x, path[:-1]):
-                if every or (name is LENGTH and holder is x):
-                    self.noted.note(holder, name, value, on, read)
+        if step is EVERY or step is LENGTH or container(type(x)) == "set":
+            all_of_it = step is not LENGTH
+            self.whole(x, Read(path[:-1], read.source, read.readers, all_of_it))
             if step is EVERY:
                 self.noted.end(x)
-            return MISSING
-        if container(type(x)) == "set":
-            self.whole(x, Read(path[:-1], read.source, read.readers, True))
             return MISSING
         return self._item(x, step.key, path, read)
 

@@ -7,7 +7,7 @@ from array import array
 from collections import deque
 from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
-from functools import cache
+from functools import lru_cache
 from types import CellType, MappingProxyType
 from typing import Any, NamedTuple
 
@@ -46,10 +46,15 @@ MISSING: Any = _Missing()
 """The value of a variable that has none."""
 
 
-@cache
 def container(kind: type) -> str:
     """How the objects of a class hold items: as a "dict", "row", "set", or a "proxy" of
     a dict; "" if they hold none, or in a way of the user's own."""
+    kept: Hashable = kind
+    return _container(kept)
+
+
+@lru_cache(maxsize=4096)
+def _container(kind: Any) -> str:
     if kind is MappingProxyType:
         return "proxy"
     for name, methods, bases in _CONTAINERS:

@@ -236,8 +236,8 @@ def _emit_finish(code: Code) -> None:
         batch, head, row, count = code.ints("batch", "head", "row", "count")
         deep, step = code.ints("deep", "step")
         heads, queries = code.words(Word.HEADS, Word.QUERIES)
-        left = (batch * heads + head) * queries * 2
-        left = code.at(code.args(Word.ROWS, "ptr"), left)
+        before = (batch * heads + head) * queries * 2
+        left = code.at(code.args(Word.ROWS, "ptr"), before)
         apart = code.i64("%short").compare("eq", 0)
         with b.carrying("0", count.text, "1", [("i64", "0")]) as turn:
             i = code.i64(turn.index)

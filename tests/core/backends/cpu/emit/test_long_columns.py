@@ -1,4 +1,4 @@
-"""Sums down the columns of matrices with long rows, which blocks read in wide pieces."""
+"""Sums down the columns of matrices with long rows, read in wide pieces."""
 
 import numpy as np
 import pytest
