@@ -251,7 +251,7 @@ def test_the_arena_is_what_the_program_touches() -> None:
         h = tnp.tanh(x @ w)
         return tnp.sum(tnp.sort(h * tnp.sum(h), 0) @ w, 1)
 
-    x, w = random(40, 24), random(24, 24)
+    x, w = random(400, 24), random(24, 24)
     compiled = td.jit(f).lower(x, w).compile()
     use = compiled.memory_analysis()
     program = compiled.program
