@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import treadle as td
 import treadle.numpy as tnp
@@ -161,5 +160,4 @@ def test_what_is_infinite_reaches_no_other_adaptive_mean() -> None:
     x = np.arange(7.0, dtype=np.float32)[:, None]
     x[3] = np.inf
     found = np.asarray(nn.adaptive_avg_pool(x, (3,)))[:, 0]
-    torches = torch.nn.functional.adaptive_avg_pool1d(torch.from_numpy(x.T), 3)
-    np.testing.assert_allclose(found, torches.numpy()[0])
+    np.testing.assert_allclose(found, [x[:3].mean(), np.inf, x[4:].mean()])
