@@ -18,6 +18,7 @@ Close by means that one kernel can hold them: what goes through memory stays sma
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
@@ -41,13 +42,12 @@ class _Readers:
         self.returned = set(graph.outputs)
         self.equations = graph.equations
         self.position = {id(eq): n for n, eq in enumerate(graph.equations)}
-        self.maker: dict[Atom, int] = {}
-        self.apart: dict[Atom, int] = {}
-        self.sometimes: dict[Atom, int] = {}
-        for n, eq in enumerate(graph.equations):
+        for eq in graph.equations:
             for a in dict.fromkeys(eq.inputs):
                 self.known.setdefault(a, []).append(eq)
-            self._note(n, eq)
+        others = (not (_fuses(eq) or _may_vanish(eq)) for eq in graph.equations)
+        self.others_before = list(accumulate(others, initial=0))
+        self.vanishing = [n for n, eq in enumerate(graph.equations) if _may_vanish(eq)]
 
     def of(self, eq: Equation) -> list[Equation]:
         """The readers of an equation's result; none if it is returned."""
@@ -56,36 +56,12 @@ class _Readers:
 
     def are_close_by(self, eq: Equation) -> bool:
         """Whether they all are. This may ask about sizes: last."""
-        here, needed = self.position[id(eq)], {a for r in self.of(eq) for a in r.inputs}
-        if any(self.apart.get(a, -1) > here for a in needed):
+        found = self.of(eq)
+        here, ends = self.position[id(eq)], [self.position[id(r)] for r in found]
+        if any(self.others_before[n] != self.others_before[here + 1] for n in ends):
             return False
-        return all(map(self._vanishes, self._vanishing_after(here, needed)))
-
-    def _note(self, number: int, eq: Equation) -> None:
-        """Of an equation's results: who makes them, and the last equations they wait
-        for that no kernel holds with others, or that one does for some sizes only."""
-        apart = max([self.apart.get(a, -1) for a in eq.inputs], default=-1)
-        some = max([self.sometimes.get(a, -1) for a in eq.inputs], default=-1)
-        if _may_vanish(eq):
-            some = number
-        elif not _fuses(eq):
-            apart = number
-        for v in eq.outputs:
-            self.maker[v], self.apart[v], self.sometimes[v] = number, apart, some
-
-    def _vanishing_after(self, here: int, needed: set[Atom]) -> list[int]:
-        """The equations after one for which values wait, and that may vanish."""
-        found, left, seen = set(), [*needed], set(needed)
-        while left:
-            a = left.pop()
-            if self.sometimes.get(a, -1) <= here:
-                continue
-            maker = self.equations[self.maker[a]]
-            if _may_vanish(maker):
-                found.add(self.maker[a])
-            left += [b for b in maker.inputs if b not in seen]
-            seen.update(maker.inputs)
-        return sorted(found)
+        between = [n for n in self.vanishing if here < n < max(ends, default=0)]
+        return all(map(self._vanishes, between))
 
     def _vanishes(self, number: int) -> bool:
         reduced, behind = _lengths(self.equations[number])

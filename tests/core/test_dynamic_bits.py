@@ -28,18 +28,6 @@ def test_what_is_around_sums(name: str, dtype: str) -> None:
     agree(SUMS[name], [floats("n m", dtype)], SIZES, guards="whether there is one row")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_what_is_beside_a_search_that_one_row_spares(dtype: str) -> None:
-    """It changes no rounding of what does not wait for it."""
-
-    def function(x: Any, scale: Any) -> Any:
-        square = scale * scale
-        return tnp.argmin(x, 0), tnp.sort(x, 0), square - scale
-
-    args = [floats("n m", dtype), floats("", dtype)]
-    agree(function, args, SIZES)
-
-
 def test_stacks_of_few_halves() -> None:
     both = gradient_of(gradient_of(lambda x, y: tnp.append(x, y, 0)))
     agree(both, [floats("n m", "float16")] * 2, ((2, 3), (1, 2), (17, 3)))
