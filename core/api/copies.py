@@ -16,10 +16,8 @@ class CopiedAsFunction:
 
     def __reduce__(self) -> Any:
         """By its own name in a module, as functions are; else by its function's."""
-        name, found = (
-            getattr(self, "__qualname__", ""),
-            sys.modules.get(self.__module__),
-        )
+        name = getattr(self, "__qualname__", "")
+        found = sys.modules.get(self.__module__)
         for part in name.split("."):
             found = getattr(found, part, None)
         return name if found is self else (type(self), (self.function, *self._options))

@@ -49,8 +49,8 @@ MISSING: Any = _Missing()
 def container(kind: type) -> str:
     """How the objects of a class hold items: as a "dict", "row", "set", or a "proxy" of
     a dict; "" if they hold none, or in a way of the user's own."""
-    kept: Hashable = kind
-    return _container(kept)
+    known: Hashable = kind  # (to type checkers, a class may have a hash of its own)
+    return _container(known)
 
 
 @lru_cache(maxsize=4096)
