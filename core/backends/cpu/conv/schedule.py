@@ -36,7 +36,7 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, is_one, settled
+from treadle.dims import hint, is_one, one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
@@ -259,7 +259,7 @@ def common_words(
     group_panels = -(-group_features // tile.columns)
     first, stop = _columns(x)
     # A producer may write a vector too much: then pixels keep that distance.
-    exact = spec.input.column == 1 and not spec.fused_input
+    exact = lies_contiguous(spec) and not spec.fused_input
     pixel = spec.channels if exact else round_up(spec.channels, tile.lanes)
     pixel += apart
     row_run = (
@@ -328,7 +328,7 @@ def is_in_place(spec: ConvSpec) -> bool:
     arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (
         not spec.fused_input
-        and spec.input.column == 1
+        and lies_contiguous(spec)
         and all(
             axis.in_dilation == 1
             and axis.padding <= 0
@@ -336,6 +336,12 @@ def is_in_place(spec: ConvSpec) -> bool:
             for axis in (spec.z, spec.y, spec.x)
         )
     )
+
+
+def lies_contiguous(spec: ConvSpec) -> bool:
+    """Whether the channels of a pixel of the input lie side by side: one alone has any
+    step."""
+    return spec.input.column == 1 or one(spec.channels)
 
 
 def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
