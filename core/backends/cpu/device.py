@@ -27,6 +27,7 @@ from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
 from treadle.backends.cpu.run import callpath, executor, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
+    for_other_sizes,
     foreseen,
     lowered,
     sources_of,
@@ -149,6 +150,9 @@ class CPUTarget:
 
     def ready(self, kernels: Kernels) -> None:
         native.begin(lowered(kernels), cpu_count())
+
+    def expect_sizes(self, plan: Plan) -> None:
+        native.begin(for_other_sizes(plan.steps))
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

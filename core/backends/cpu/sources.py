@@ -255,6 +255,16 @@ def _only_nests(kernels: Kernels) -> bool:
     return all(isinstance(e.kernel, Launch | Copy) for e in kernels.entries)
 
 
+def for_other_sizes(steps: Sequence[Step]) -> Iterable[native.Source]:
+    """Kernels of products of any number of rows, for the dtypes of which there are
+    products."""
+    called = {source.key for source in sources_of(steps)}
+    for dtype in gemm.DTYPES:
+        parts = [gemm.source(dtype, part) for part in (gemm.Part.PLAIN, gemm.Part.FEW)]
+        if not called.isdisjoint([part.key for part in parts]):
+            yield gemm.source(dtype, gemm.Part.ALL)
+
+
 def sources_of(
     steps: Sequence[Step],
     left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,

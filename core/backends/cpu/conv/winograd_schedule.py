@@ -6,9 +6,12 @@ tiles; a producer of the input, or an epilogue, sees what it sees there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWord
@@ -59,7 +62,7 @@ def is_possible(spec: ConvSpec) -> bool:
     return (
         spec.groups == 1
         and not spec.exact
-        and spec.sums.name == "float32"
+        and spec.sums == np.float32
         and all(
             (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
         )
@@ -87,8 +90,7 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     block = PLACES * y.dilation * x.dilation * depth * spec.dtype.itemsize
     if block > (_GRADIENT_BLOCK_BYTES if filter_gradient else _BLOCK_BYTES):
         return False
-    whole = tiled(spec)
-    tiles = spec.images * (whole.y.out // OUT) * (whole.x.out // OUT)
+    tiles = spec.images * (_whole(y).out // OUT) * (_whole(x).out // OUT)
     # Some of the launches of few pixels never read what lies beside an image.
     met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
     met *= spec.images // z.out * _met(z)
@@ -106,6 +108,7 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     return fewer + _SQUARE_CYCLES * squares + per_filter < gain * products
 
 
+@lru_cache(maxsize=1024)
 def _met(axis: Axis) -> int:
     """How often taps meet the input along an axis without gaps."""
     total = 0
@@ -120,15 +123,16 @@ def _met(axis: Axis) -> int:
 def tiled(spec: ConvSpec) -> ConvSpec:
     """The same, of images as large as their tiles."""
 
-    def whole(axis: Axis) -> Axis:
-        return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
-
-    return replace(spec, y=whole(spec.y), x=whole(spec.x))
+    return replace(spec, y=_whole(spec.y), x=_whole(spec.x))
 
 
-def _common_words(spec: ConvSpec, tile: Tile, count: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _whole(axis: Axis) -> Axis:
+    return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
+
+
+def _common_words(spec: ConvSpec, whole: ConvSpec, tile: Tile, count: int) -> list[int]:
     """What follows from the geometry alone, so many words."""
-    whole = tiled(spec)
     words = common_words(whole, tile, in_place=False)
     words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
     words[WinogradWord.TILES_X] = whole.x.out // OUT
@@ -191,14 +195,28 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     return launched(_planned, (tile, threads, is_in_place(spec)), spec)
 
 
-@lru_cache(maxsize=1024)
 def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
-    other = planned(tile, threads, in_place, spec)
+    how = tile, threads, in_place
     if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
-        return other
-    return [of_tiles(spec, tile, threads, len(other[0].words))]
+        return planned(*how, spec)
+    return [of_tiles(spec, tile, threads, _word_count(planned, how, _single(spec)))]
+
+
+def _single(spec: ConvSpec) -> ConvSpec:
+    """The same of one image, or volume."""
+    return replace(spec, images=spec.z.out)
+
+
+@lru_cache(maxsize=1024)
+def _word_count(
+    plan: Callable[..., list[Scheduled]], how: tuple, spec: ConvSpec
+) -> int:
+    """How many words the launch has without tiles. With them it is written in as many,
+    since what is faster depends on sizes that may be open; but not on how many images
+    there are."""
+    return len(plan(*how, spec)[0].words)
 
 
 def of_tiles(
@@ -206,7 +224,7 @@ def of_tiles(
 ) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = _common_words(spec, tile, count)
+    words = _common_words(spec, whole, tile, count)
     words[Word.KIND] = Kind.WINOGRAD
     down, across = whole.y.out // OUT, whole.x.out // OUT
     pitch, depth = _pitch(spec, tile), _depth(spec)
@@ -309,12 +327,12 @@ def _units(
     return together, slabs, _even(down, slabs, spec.y), part
 
 
-@lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    other = filter_schedule.planned(tile, threads, spec)
+    how, other = (tile, threads), filter_schedule.planned
     if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
-        return other
-    return gradient_of_tiles(spec, tile, threads, len(other[0].words))
+        return other(*how, spec)
+    count = _word_count(other, how, _single(spec))
+    return gradient_of_tiles(spec, *how, count)
 
 
 def gradient_of_tiles(
@@ -322,7 +340,7 @@ def gradient_of_tiles(
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = _common_words(spec, tile, count)
+    words = _common_words(spec, whole, tile, count)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     words[Word.PACK_B] = BUILT_IN
