@@ -92,6 +92,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     out = window.out_spatial(x.type.shape[1:-1], kernel)
     rows = _windows(f, x, kernel, out, groups)
     pixels, row = x.type.shape[0] * math.prod(out), math.prod(kernel) * each
+    how: dict[str, Any]
     if f.is_filter_gradient:
         y = f.reshaped(y, (pixels, groups, features // groups))
         how = {"contract": ((0,), (0,)), "batch": ((1,), (1,))}

@@ -270,7 +270,9 @@ def common_words(
     group_panels = -(-group_features // tile.columns)
     first, stop = _columns(x)
     # A producer may write a vector too much: then pixels keep that distance.
-    exact = lies_contiguous(spec) and not spec.fused_input
+    exact = spec.input.column == 1 and not spec.fused_input
+    if spec.channels == spec.input.row == x.in_dilation == 1:
+        exact = not spec.fused_input  # one channel has any step
     pixel = spec.channels if exact else round_up(spec.channels, tile.lanes)
     pixel += apart
     row_run = (
@@ -339,7 +341,7 @@ def is_in_place(spec: ConvSpec) -> bool:
     arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (
         not spec.fused_input
-        and lies_contiguous(spec)
+        and (spec.input.column == 1 or one(spec.channels))
         and all(
             axis.in_dilation == 1
             and axis.padding <= 0
@@ -347,12 +349,6 @@ def is_in_place(spec: ConvSpec) -> bool:
             for axis in (spec.z, spec.y, spec.x)
         )
     )
-
-
-def lies_contiguous(spec: ConvSpec) -> bool:
-    """Whether the channels of a pixel of the input lie side by side: one alone has any
-    step."""
-    return spec.input.column == 1 or one(spec.channels)
 
 
 def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
