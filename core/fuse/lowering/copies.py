@@ -130,4 +130,12 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     if rows and not columns and alike:
         *others, inner = coalesce(rows, body.accesses, space.sizes)
         outer = [d for group in others for d in group]
-    return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)
+    batch = {
+        d
+        for axis in where.window
+        if axis is not None and axis < rank
+        for d, _ in entries[axis].terms
+    }
+    # What goes into parts of the array that batches have to themselves has no order.
+    ordered = how.ordered and not (outer and batch.issuperset(outer))
+    return finish(body, space.sizes, outer, [], inner, "inner", ordered)
