@@ -221,9 +221,15 @@ def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
         return _floored_float(x, y)
+    unsigned = dtypes.is_unsigned(dtype)
+    if isinstance(y, np.generic) and y > 0 and y & (y - 1) == 0:
+        logical, signed = compare.shift_right_logical, compare.shift_right_arithmetic
+        shift = logical if unsigned else signed
+        bits = dtype.type(int(y).bit_length() - 1)
+        return shift(x, bits), compare.bitwise_and(x, dtype.type(int(y) - 1))
     quotient = arithmetic.div(x, y)
     rest = arithmetic.sub(x, arithmetic.mul(quotient, y))
-    if dtypes.is_unsigned(dtype):
+    if unsigned:
         return quotient, rest
     wrong = and_(ne(rest, 0), ne(compare.lt(rest, 0), compare.lt(y, 0)))
     return (
