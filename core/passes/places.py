@@ -23,7 +23,7 @@ SCATTERS = tuple(op for op in registry.values() if isinstance(op.lowering, Scatt
 def read_in_place(s: Any, eq: Equation, inputs: list[Atom]) -> Atom | None:
     """A transposed gather, as one whose batches are the axes in front of the places."""
     read = s.defines(inputs[0], gather)
-    if read is None or s.uses(eq.inputs[0]) > 1:
+    if read is None or len(read.inputs) < 2 or s.uses(eq.inputs[0]) > 1:
         return None
     at, rank = Places(**read.params), read.inputs[1].type.ndim
     before = _before(at)
