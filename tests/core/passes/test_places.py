@@ -62,7 +62,7 @@ def test_writes(how: str) -> None:
     def write(x: Any, i: Any, u: Any) -> Any:
         return getattr(x.at[:, i], how)(u)
 
-    runs_natively(write, x, PLACES, updates)
+    runs_natively(write, *map(tnp.asarray, (x, PLACES, updates)))
     found = td.jit(write)(x, PLACES, updates)
     if how == "set":
         wanted = x.copy()
