@@ -222,11 +222,12 @@ def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     if dtypes.is_float(dtype):
         return _floored_float(x, y)
     unsigned = dtypes.is_unsigned(dtype)
-    if isinstance(y, np.generic) and y > 0 and y & (y - 1) == 0:
+    number = int(y) if isinstance(y, np.integer) else 0
+    if number > 0 and number & (number - 1) == 0:
         logical, signed = compare.shift_right_logical, compare.shift_right_arithmetic
-        shift = logical if unsigned else signed
-        bits = dtype.type(int(y).bit_length() - 1)
-        return shift(x, bits), compare.bitwise_and(x, dtype.type(int(y) - 1))
+        bits = dtype.type(number.bit_length() - 1)
+        quotient = (logical if unsigned else signed)(x, bits)
+        return quotient, compare.bitwise_and(x, dtype.type(number - 1))
     quotient = arithmetic.div(x, y)
     rest = arithmetic.sub(x, arithmetic.mul(quotient, y))
     if unsigned:
