@@ -234,8 +234,8 @@ class Points:
             frame.values[i] = [load_windows(b, *args)]
         elif access.operand.kind == "array":
             where = load_offsets(b, self.offsets[instr.attr], lanes, vector)
-            moved = self.body.offsets(i, frame, 0)
-            where = where if moved is None else where + moved
+            steps = self.body.offsets(i, frame, 0)
+            where = where if steps is None else where + steps
             places = pointers(b, access.kind, self.body.address(i, frame), where)
             frame.values[i] = [gather(places, dtype, None)]
         else:
