@@ -25,6 +25,7 @@ def rows() -> Iterator[Any]:
     ids = rng.integers(0, 10_000, 50_000, dtype="int32")
     order = rng.permutation(100_000).astype("int32")
     few = rng.integers(0, 1000, 20, dtype="int32")
+    square, columns = normal(1000, 1000), rng.integers(0, 1000, 500, dtype="int32")
     functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
         "50000 rows of 4 read": (lambda np, x, i: x[i], table, ids),
         "50000 rows of 4 written": (
@@ -56,6 +57,15 @@ def rows() -> Iterator[Any]:
         "convolution of 100000 with 31": (
             lambda np, x, y: np.convolve(x, y),
             *(line, normal(31)),
+        ),
+        "500 of 1000 columns read": (lambda np, x, i: x[:, i], square, columns),
+        "500 of 1000 columns added to": (
+            lambda np, x, i: x.at[:, i].add(x[:, : len(i)]),
+            *(square, columns),
+        ),
+        "3 of each of 10000 rows of 16": (
+            lambda np, x, i: np.take_along_axis(x, i, 1),
+            *(normal(10_000, 16), rng.integers(0, 16, (10_000, 3), dtype="int32")),
         ),
         "20000 rows of 4 joined": (
             lambda np, x: np.concatenate([x, x], -1),

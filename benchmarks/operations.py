@@ -159,12 +159,16 @@ def complex_numbers() -> list[tuple[str, Function, Function, tuple[np.ndarray, .
 def alike(x: np.ndarray) -> Iterator[Any]:
     """Rows whose functions are the same in both libraries."""
     z, a = x[:128, :128] + np.complex64(1j), normal(10_000, 3, 3)
+    fours, rows = normal(10_000, 4, 4), normal(1000, 100)
     functions: dict[str, tuple[Function, np.ndarray]] = {
         "complex 128x128 rolled": (lambda np, x: np.roll(x, 3, 1), z),
         "complex 128x128 stacked": (lambda np, x: np.stack([x, x[::-1]], -1), z),
         "complex 128x128 repeated": (lambda np, x: np.repeat(x, 2, 1), z),
         "products of 1000x1000 summed": (lambda np, x: np.vdot(x, x), x),
         "determinants of 10000 x 3x3": (lambda np, x: np.linalg.det(x), a),
+        "products of 10000 x 3x3": (lambda np, x: x @ x, a),
+        "products of 10000 x 4x4": (lambda np, x: x @ x, fours),
+        "sort of 1000x100": (lambda np, x: np.sort(x), rows),
     }
     for title, (function, x) in functions.items():
         yield title, partial(function, tnp), partial(function, jnp), (x,)

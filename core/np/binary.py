@@ -221,9 +221,16 @@ def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
         return _floored_float(x, y)
+    unsigned = dtypes.is_unsigned(dtype)
+    number = int(y) if isinstance(y, np.integer) else 0
+    if number > 0 and number & (number - 1) == 0:
+        logical, signed = compare.shift_right_logical, compare.shift_right_arithmetic
+        bits = dtype.type(number.bit_length() - 1)
+        quotient = (logical if unsigned else signed)(x, bits)
+        return quotient, compare.bitwise_and(x, dtype.type(number - 1))
     quotient = arithmetic.div(x, y)
     rest = arithmetic.sub(x, arithmetic.mul(quotient, y))
-    if dtypes.is_unsigned(dtype):
+    if unsigned:
         return quotient, rest
     wrong = and_(ne(rest, 0), ne(compare.lt(rest, 0), compare.lt(y, 0)))
     return (

@@ -24,6 +24,7 @@ from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.scatter import scatter_add
 from treadle.ops.shape import concatenate, pad, slice_
+from treadle.passes.places import SCATTERS, read_in_place, write_in_place
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import Applied, run
 from treadle.trace.lowering import Elementwise
@@ -371,7 +372,8 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     slice_: (_no_change,),
     pad: (_cropped,),
     broadcast_in_dim: (_no_change, _broadcast_twice),
-    transpose: (_identity_order, _transpose_twice),
+    transpose: (_identity_order, _transpose_twice, read_in_place),
+    **dict.fromkeys(SCATTERS, (write_in_place,)),
     stop_gradient: (_no_change,),
     checkpoint_name: (_no_change,),
 }

@@ -132,4 +132,12 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
         # Where nothing changes along a row, its store happens once.
         if any([d in dict(a.strides) for a in body.accesses for d in last]):
             outer, inner = [d for group in others for d in group], last
-    return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)
+    batch = {
+        d
+        for axis in where.window
+        if axis is not None and axis < rank
+        for d, _ in entries[axis].terms
+    }
+    # What goes into parts of the array that batches have to themselves has no order.
+    ordered = how.ordered and not (outer and batch.issuperset(outer))
+    return finish(body, space.sizes, outer, [], inner, "inner", ordered)

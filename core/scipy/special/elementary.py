@@ -16,6 +16,7 @@ from treadle.ops.compare import (
     eq,
     gt,
     is_finite,
+    le,
     lt,
     ne,
     select,
@@ -31,7 +32,7 @@ expit = floating_function(
 def logit(p: ArrayLike, /) -> Array:
     """``log(p / (1 - p))``, the inverse of `expit`."""
     p = as_inexact("logit", p)
-    return sub(unary.log(p), unary.log1p(neg(p)))
+    return unary.log(div(p, sub(1.0, p)))
 
 
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -41,17 +42,17 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> td.scipy.special.xlogy(0.0, 0.0)
     Array(0., dtype=float32)
     """
-    return _product(unary.log, *floats("xlogy", x, y))
+    return _product(unary.log, 0.0, *floats("xlogy", x, y))
 
 
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x * log1p(y)``, 0 where x is 0 (unless y is not a number)."""
-    return _product(unary.log1p, *floats("xlog1py", x, y))
+    return _product(unary.log1p, -1.0, *floats("xlog1py", x, y))
 
 
-def _product(log: Any, x: Any, y: Any) -> Any:
-    value = log(y)
-    beyond = bitwise_not(bitwise_or(is_finite(value), ne(y, y)))
+def _product(log: Any, least: float, x: Any, y: Any) -> Any:
+    """x times a logarithm that is finite above `least`, but for infinity."""
+    beyond = bitwise_or(le(y, least), eq(y, math.inf))
     zero = bitwise_and(eq(x, 0.0), beyond)
     # The branch not taken must be finite, for the derivative.
     return select(zero, mul(x, 0.0), mul(x, log(select(zero, 1.0, y))))

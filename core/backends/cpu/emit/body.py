@@ -219,7 +219,7 @@ class Body:
             indices = [a for a in indices if self._scalar(a)]
             movable = accesses and not self.nest.operands[instr.attr].mid
             if indices and movable and not inside.intersection(indices):
-                frame.addresses[i] = self._address(i, frame)
+                frame.addresses[i] = self.address(i, frame)
 
     def _args(self, i: int) -> tuple[int, ...]:
         """What an instruction takes, without a choice that is left out."""
@@ -243,7 +243,7 @@ class Body:
     def _access(self, i: int) -> Access:
         return self.arguments.accesses[self.nest.body[i].attr]
 
-    def _address(self, i: int, frame: Frame) -> str:
+    def address(self, i: int, frame: Frame) -> str:
         """The operand's position, moved by the uniform ones among its indices."""
         known = frame.address(i)
         if known is not None:
@@ -257,7 +257,7 @@ class Body:
                 position = access.moved(self.b, position, offset)
         return position
 
-    def _offsets(self, i: int, frame: Frame, copy: int) -> Value | None:
+    def offsets(self, i: int, frame: Frame, copy: int) -> Value | None:
         """Lane offsets due to indices that vary along inner; None without any."""
         total: Value | None = None
         for a, stride in self._indices(i):
@@ -289,13 +289,13 @@ class Body:
     ) -> tuple[str, Value | None]:
         """Address of the first lane, and lane offsets unless lanes are consecutive."""
         access = self._access(i)
-        position = self._address(i, frame)
+        position = self.address(i, frame)
         if lanes == 1:
             if self.lanes == 1:
                 position = self._lane_place(i, frame, copy, 0)
             return position, None
         position = self._element(frame, copy, access, position)
-        offsets = self._offsets(i, frame, copy)
+        offsets = self.offsets(i, frame, copy)
         inner = access.operand.inner
         if inner in (PAIRED, STRIDED) and access.operand.kind == "array":
             step = self.lane_steps[self.nest.body[i].attr]
@@ -314,11 +314,11 @@ class Body:
         access = self._access(i)
         dtype = access.operand.dtype
         if access.operand.kind == "index":
-            position = self._address(i, frame)
+            position = self.address(i, frame)
             if lanes > 1:
                 position = self._element(frame, copy, access, position)
             start = Value(self.b, position, "i64", 1)
-            extra = self._offsets(i, frame, copy) if lanes > 1 else None
+            extra = self.offsets(i, frame, copy) if lanes > 1 else None
             step = Value(self.b, access.inner, "i64", 1)
             return iota(start, step, extra, dtype, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
@@ -391,7 +391,7 @@ class Body:
 
     def _lane_place(self, i: int, frame: Frame, copy: int, lane: int) -> str:
         """A lane's address in what only indices move along inner."""
-        position = self._address(i, frame)
+        position = self.address(i, frame)
         for a, stride in self._indices(i):
             if not self._scalar(a):
                 # One by one: few machines multiply vectors of 64-bit integers.

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from treadle.backends.cpu.emit.access import Arguments, Word, iota, read, store
+from treadle.backends.cpu.emit.access import (
+    Arguments,
+    Word,
+    gather,
+    iota,
+    pointers,
+    read,
+    store,
+)
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
@@ -50,23 +58,29 @@ def goes_by_points(nest: Nest) -> bool:
         return False
     if any(is_reduction(i) or is_running(i) for i in nest.body):
         return False
-    if any(map(is_store, held)) or any(o.gathers for o in nest.operands):
+    if any(map(is_store, held)):
         return False
     stores = [i for i in nest.body if is_store(i)]
     if any(
-        i.name != "store" or nest.operands[i.attr].inner != CONTIGUOUS for i in stores
+        i.name != "store"
+        or nest.operands[i.attr][1:5] != (CONTIGUOUS, "array", False, 0)
+        for i in stores
     ):
         return False
     stored = {i.attr for i in stores}
-    arrays = [o for o in nest.operands if o.kind == "array"]
     tables = [
-        registers(o.dtype) if o.kind == "array" else 1
+        registers(o.dtype) if _has_windows(o) else 1
         for k, o in enumerate(nest.operands)
         if k not in stored
     ]
     return sum(map(table_bytes, tables)) <= _STACK and all(
-        can_choose(o.dtype) for o in arrays
+        can_choose(o.dtype) for o in nest.operands if o.kind == "array"
     )
+
+
+def _has_windows(operand: Operand) -> bool:
+    """Whether what is read is near what the point before reads."""
+    return operand.kind == "array" and not operand.gathers
 
 
 def should_go_by_points(launch: Launch) -> bool:
@@ -90,7 +104,7 @@ def should_go_by_points(launch: Launch) -> bool:
         row, below, beside = _steps(operand, binding, nest, joined)
         if k in stores and (row, below) != (points, launch.inner if joined else 0):
             return False
-        if operand.kind == "array":
+        if _has_windows(operand):
             within = (launch.inner - 1) * beside
             within += (min(down, lanes // launch.inner + 1) - 1) * below
             reach = within + row * (lanes // points + 1) * (points < 2 * lanes)
@@ -170,7 +184,7 @@ class Points:
                 suits = b.op(f"and i1 {suits}, {right}")
                 continue
             shape, steps = Shape(vectors, along, self.down), (row, below, access.inner)
-            if access.operand.kind == "index":
+            if not _has_windows(access.operand):
                 self.offsets[k] = offsets(b, lanes, shape, steps)
                 continue
             words = registers(access.operand.dtype)
@@ -211,13 +225,19 @@ class Points:
         if is_store(instr):
             place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
             store(b, place, frame.get(instr.args[0], 0, lanes), dtype, None)
-        elif access.operand.kind == "array":
+        elif _has_windows(access.operand):
             entries, windows = self.tables[instr.attr]
             nbytes = table_bytes(registers(dtype)) // MOST_VECTORS
             moved = b.op(f"mul i64 {vector}, {nbytes}")
             entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
             args = position, dtype, lanes, entries, windows
             frame.values[i] = [load_windows(b, *args)]
+        elif access.operand.kind == "array":
+            where = load_offsets(b, self.offsets[instr.attr], lanes, vector)
+            steps = self.body.offsets(i, frame, 0)
+            where = where if steps is None else where + steps
+            places = pointers(b, access.kind, self.body.address(i, frame), where)
+            frame.values[i] = [gather(places, dtype, None)]
         else:
             start, zero = Value(b, position, "i64", 1), Value(b, "0", "i64", 1)
             extra = load_offsets(b, self.offsets[instr.attr], lanes, vector)
