@@ -68,10 +68,10 @@ def fits(statement: ast.stmt) -> bool:
     may_return = isinstance(statement, ast.While) or _is_over_range(statement)
     if not isinstance(statement, _KINDS) or _leaves(statement, False, may_return):
         return False
-    if isinstance(statement, ast.While):
-        binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement.test))
-        if statement.orelse or binds:
-            return False
+    if isinstance(statement, ast.While) and any(
+        _leaves(s, False, may_return) for s in statement.orelse
+    ):
+        return False
     names = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
     return not names & _SPECIAL and not any(map(_mangled, ast.walk(statement)))
 
@@ -173,7 +173,7 @@ class _Steps(ast.NodeTransformer):
         if isinstance(node, ast.ClassDef):
             return [node]
         chosen = self.chosen(node)
-        stores = sorted(_stores(node))
+        stores = sorted(_stores(node) | (scope.shared if _calls(node) else set()))
         for name in ("body", "orelse", "finalbody"):
             part = getattr(node, name, None)
             if isinstance(part, list) and part and isinstance(part[0], ast.stmt):
@@ -207,6 +207,7 @@ def _step(
     made: list[ast.stmt] = []
     more: list[ast.expr] = []
     if isinstance(node, ast.While):
+        node = _tested(node)
         made.append(_function(name + "_test", [ast.Return(node.test)], node))
         made.append(_function(name + "_body", [*known, *_ended(node.body, left)], node))
         more.append(ast.Constant(bool(left) or any(map(_breaks, node.body))))
@@ -278,6 +279,20 @@ def _after(left: tuple[str, ...], node: ast.stmt) -> list[ast.stmt]:
     return [made]
 
 
+def _tested(node: ast.While) -> ast.While:
+    """A loop whose test binds no names, and that ends in one way: others ask first in
+    their bodies. What is below `else` belongs to the end that the test makes."""
+    binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test))
+    if not node.orelse and not binds:
+        return node
+    ends: list[ast.stmt] = [*node.orelse, ast.Break()]
+    asked = ast.If(node.test, [ast.Pass()], ends)
+    made = ast.While(ast.Constant(True), [asked, *node.body], [])
+    for part in (asked, *asked.body, ends[-1], made.test):
+        ast.copy_location(part, node.test)
+    return ast.copy_location(made, node)
+
+
 def _is_endless(node: ast.While) -> bool:
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     return always and not any(map(_breaks, node.body))
@@ -338,17 +353,38 @@ def _ended(body: list[ast.stmt], left: tuple[str, ...]) -> list[ast.stmt]:
 
 
 class _Scope(NamedTuple):
-    """Names that a function declares to be others': of its module, or any."""
+    """Names that a function declares to be others': of its module, or any; and those of
+    its own that functions inside of it bind, whenever they are called."""
 
     globals: frozenset[str]
     declared: frozenset[str]
+    shared: frozenset[str]
 
 
 def _scope(function: ast.FunctionDef) -> _Scope:
     found = [n for n in own(function) if isinstance(n, ast.Global | ast.Nonlocal)]
+    declared = frozenset(x for n in found for x in n.names)
+    given = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    bound = given.union(*map(_stores, function.body))
+    inner = [n for n in own(function) if isinstance(n, _FUNCTIONS)]
+    shared = {
+        x
+        for f in inner
+        for n in ast.walk(f)
+        if isinstance(n, ast.Nonlocal)
+        for x in n.names
+    }
     return _Scope(
         frozenset(x for n in found if isinstance(n, ast.Global) for x in n.names),
-        frozenset(x for n in found for x in n.names),
+        declared,
+        frozenset(shared & bound),
+    )
+
+
+def _calls(node: ast.AST) -> bool:
+    """Whether a statement may call a function."""
+    return isinstance(node, ast.Call) or any(
+        _calls(part) for part in ast.iter_child_nodes(node)
     )
 
 

@@ -11,6 +11,59 @@ import treadle.numpy as tnp
 
 _NAMES = ("x", "y", "a", "b")
 _HELPERS = """\
+import contextlib
+import functools
+
+
+class Account:
+    def __init__(self, total):
+        self.total, self.times = total, 0
+
+    def add(self, v):
+        if v > 0.2:
+            self.total = self.total + v
+            return self
+        self.times += 1
+        self.total = self.total * 0.5
+        return self
+
+    @property
+    def worth(self):
+        return self.total - self.times if self.total > 0.7 else self.total
+
+
+@contextlib.contextmanager
+def noting(seen):
+    seen.append(1)
+    try:
+        yield 0.5
+    finally:
+        seen.append(2)
+
+
+def ordered(f):
+    @functools.wraps(f)
+    def inner(v, w):
+        if v > w:
+            v, w = w, v
+        return f(v, w)
+
+    return inner
+
+
+@ordered
+def apart(v, w):
+    return w - v if v > -1 else w * 0.3
+
+
+def deep(v, n):
+    if n == 0:
+        return v
+    if v > 1.0:
+        return v * 0.5
+    return deep(v + 0.4, n - 1)
+
+
 def clip(v):
     if v > 1.5:
         return v * 0 + 1.5
@@ -29,8 +82,8 @@ def pick(v, w):
 
 
 class _Writer:
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, more: bool = False) -> None:
+        self.random, self.more = random.Random(seed), more
         self.lines: list[str] = []
         self.loops = 0
 
@@ -75,6 +128,9 @@ class _Writer:
             kinds += ["if"] * 3 + ["for", "return", "while"]
         if loop:
             kinds += ["break", "continue"]
+        if self.more and depth and r.random() < 0.5:
+            getattr(self, "_" + r.choice(_MORE))(indent, depth, loop)
+            return
         kind = r.choice(kinds)
         if kind == "assign":
             self.line(indent, f"{r.choice(_NAMES)} = {self.value()}")
@@ -114,6 +170,76 @@ class _Writer:
             self.line(indent, f"if {self.test(0)}:")
             self.line(indent + 1, word)
 
+    # More of Python's words.
+
+    def _match(self, indent: int, depth: int, loop: bool) -> None:
+        self.line(indent, f"match ({self.test(0)}, {self.test(0)}):")
+        for case in ("(True, True)", "(_, True)", "_"):
+            self.line(indent + 1, f"case {case}:")
+            self.block(indent + 2, depth - 1, loop)
+
+    def _with(self, indent: int, depth: int, loop: bool) -> None:
+        self.line(indent, "with noting([]) as s:")
+        self.line(indent + 1, f"{self.random.choice(_NAMES)} = s * {self.value(1)}")
+        self.block(indent + 1, depth - 1, loop)
+
+    def _try(self, indent: int, depth: int, loop: bool) -> None:
+        self.line(indent, "try:")
+        self.line(indent + 1, f"if {self.test(0)}:")
+        self.line(indent + 2, f"raise {self.random.choice(['KeyError', 'ValueError'])}")
+        self.block(indent + 1, depth - 1, loop)
+        self.line(indent, "except LookupError:")
+        self.block(indent + 1, depth - 1, loop)
+        self.line(indent, "except ValueError:")
+        self.line(indent + 1, f"a = {self.value(1)}")
+        if self.random.random() < 0.5:
+            self.line(indent, "finally:")
+            self.line(indent + 1, "c = 0.5")
+
+    def _else(self, indent: int, depth: int, loop: bool) -> None:
+        self.loops += 1
+        n, test = f"n{self.loops}", self.test(0)
+        self.line(indent, f"{n} = 0")
+        heads = [
+            f"for {n} in range(3):",
+            f"while {n} < 3 and {test}:",
+            f"while (d := {self.value(1)}) < 1.2 and {n} < 3:",
+        ]
+        self.line(indent, self.random.choice(heads))
+        self.line(indent + 1, f"{n} += 1")
+        self.line(indent + 1, f"if {self.test(0)}:")
+        self.line(indent + 2, "break")
+        self.block(indent + 1, depth - 1, True)
+        self.line(indent, "else:")
+        self.line(indent + 1, f"b = {self.value(1)}")
+
+    def _closure(self, indent: int, depth: int, loop: bool) -> None:
+        r = self.random
+        self.line(indent, f"def inner(v, w={self.value(1)}):")
+        self.line(indent + 1, "nonlocal a, b, c, x, y")
+        self.line(indent + 1, f"if v > {r.choice(_NAMES)}:")
+        self.line(indent + 2, f"{r.choice(_NAMES)} = v * 0.5")
+        self.line(indent + 2, "return v + w")
+        self.line(indent + 1, f"return {self.value(1)}")
+        self.line(indent, f"{r.choice(_NAMES)} = inner({self.value(1)})")
+
+    def _expression(self, indent: int, depth: int, loop: bool) -> None:
+        r, v, w = self.random, self.value(1), self.value(1)
+        texts = [
+            f"sum([t * 2 for t in ({v}, {w}, 0.5) if t > 0.3])",
+            f"sum(t if t > 0 else -t for t in ({v}, {w}))",
+            f"Account({v}).add({w}).add(x).worth",
+            f"sorted([{v}, {w}, 0.4])[{r.randrange(3)}]",
+            f"min({v}, {w}, 0.9) - max([{v}, 0.1])",
+            f"({v} if any(t > 1 for t in (a, b)) else {w})",
+            f"({v} if all([a < 1.5, b < 1.5]) else {w})",
+            f"((d := {v}) * 0.5 if x > y else {w})",
+            f"(lambda t, s={w}: t * s if t > s else t)({v})",
+            f"functools.reduce(lambda s, t: s * t if s > t else s + t, ({v}, {w}, x))",
+            *(f"apart({v}, {w})", f"deep({v}, 3)", f"dict(u={v}, v={w})['u']"),
+        ]
+        self.line(indent, f"{r.choice(_NAMES)} = {r.choice(texts)}")
+
     def program(self) -> str:
         self.line(0, "def program(x, y):")
         self.line(1, "a, b, c, items = x * 0.5, y + 1.0, 1, []")
@@ -123,10 +249,13 @@ class _Writer:
         return _HELPERS + "\n\n" + "\n".join(self.lines) + "\n"
 
 
-def program(seed: int) -> tuple[Callable[[Any, Any], Any], str]:
-    """A function of two scalars, and its source."""
-    text = _Writer(seed).program()
-    name = f"<branches {seed}>"
+_MORE = ("match", "with", "try", "else", "closure", *["expression"] * 4)
+
+
+def program(seed: int, more: bool = False) -> tuple[Callable[[Any, Any], Any], str]:
+    """A function of two scalars, and its source; `more`: of more of Python's words."""
+    text = _Writer(seed, more).program()
+    name = f"<branches {seed}{' of more words' * more}>"
     linecache.cache[name] = len(text), None, text.splitlines(True), name
     space: dict[str, Any] = {"tnp": tnp, "__name__": "branches"}
     exec(compile(text, name, "exec"), space)

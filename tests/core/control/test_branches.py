@@ -35,9 +35,9 @@ def agree(found: Any, wanted: Any) -> None:
     )
 
 
-def plain(seed: int) -> tuple[Callable[..., Any], list[Any]]:
+def plain(seed: int, more: bool = False) -> tuple[Callable[..., Any], list[Any]]:
     """A program, and its results where nothing is traced."""
-    function, _ = program(seed)
+    function, _ = program(seed, more)
     return function, [function(*map(tnp.asarray, point)) for point in POINTS]
 
 
@@ -58,6 +58,62 @@ def test_random_programs(seed: int) -> None:
     jitted = td.jit(function)
     for point, expected in zip(POINTS, wanted, strict=True):
         agree(compiled(jitted, *point), expected)
+
+
+# Closures that bind names of the function around them, and other words.
+MORE = [
+    *(9003, 9013, 9020),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(500)),
+]
+
+
+@pytest.mark.parametrize("seed", MORE)
+def test_random_programs_of_more_words(seed: int) -> None:
+    function, wanted = plain(seed, True)
+    jitted = td.jit(function)
+    for point, expected in zip(POINTS, wanted, strict=True):
+        agree(compiled(jitted, *point), expected)
+    if seed % 2:
+        agree(compiled(td.vmap(function), *POINTS.T), np.stack(wanted))
+        return
+    point = POINTS[seed % len(POINTS)]
+    wanted = td.grad(lambda x, y: function(x, y) * 1.0, (0, 1))(*point)
+    agree(compiled(td.jit(td.grad(function, (0, 1))), *point), wanted)
+
+
+def scaled_until(x: Any, y: Any) -> Any:
+    n = 0
+    while (x := x * 0.5) > y:
+        n += 1
+        if n > 3:
+            break
+    else:
+        x = x + 10
+    return x + n
+
+
+def returned_below_else(x: Any, y: Any) -> Any:
+    for i in range(2):
+        while x < 3 and y > 0:
+            x = abs(x) * 1.5 + 0.1
+            if x > 2.5:
+                break
+        else:
+            if y > 1:
+                return x * 100
+            x = x * 0.1
+        y = y - i
+    return x + y
+
+
+@pytest.mark.parametrize("function", [scaled_until, returned_below_else])
+def test_loops_with_names_in_tests_and_else(function: Callable[..., Any]) -> None:
+    points = [*POINTS, np.float32([9.0, 0.7]), np.float32([2.9, 2.0])]
+    for point in points:
+        wanted = function(*map(tnp.asarray, point))
+        agree(td.jit(function)(*point), wanted)
+        slope = td.grad(lambda x, y: function(x, y) * 1.0)(*point)
+        agree(td.jit(td.grad(function))(*point), slope)
 
 
 @pytest.mark.parametrize("seed", SEEDS[::4])
