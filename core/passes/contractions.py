@@ -35,13 +35,13 @@ class _Lower(Rewriter):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        makers: dict[Atom, Equation] = {
+        self.makers: dict[Atom, Equation] = {
             v: eq for eq in graph.equations for v in eq.outputs
         }
         self.merged: set[Atom] = set()
         for eq in graph.equations:
             if eq.op is reshape and (
-                eq.inputs[0] in self.merged or _may_merge(eq, makers)
+                eq.inputs[0] in self.merged or _may_merge(eq, self.makers)
             ):
                 self.merged.update(eq.outputs)
 
@@ -103,8 +103,16 @@ class _Lower(Rewriter):
                 return convolution(self, eq, x, y, self.multiplied)
             if eq.op is dot_general and not self._is_thin(eq):
                 return product(self, eq.op, (x, y), eq.params, eq.source)
-        wide = [widened(self, a, eq.source) for a in (x, y)]
+        wide = [self._wide(a, eq.source) for a in eq.inputs]
         return narrowed(self, self._contraction(eq, *wide), dtype, eq.source)
+
+    def _wide(self, a: Atom, source: str) -> Atom:
+        """An operand in single precision: what is transposed is converted as it lies."""
+        maker = self.makers.get(a)
+        if maker is None or maker.op is not transpose:
+            return widened(self, self.read(a), source)
+        found = widened(self, self.read(maker.inputs[0]), source)
+        return self.emit(transpose, [found], maker.params, source)[0]
 
     def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Multiplies and sums in one nest, over whichever axes are contiguous."""

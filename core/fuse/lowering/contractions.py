@@ -184,9 +184,12 @@ def _swapped(
 ) -> bool | None:
     """Whether the columns are the free loops of x, not those of y; None if neither can
     be. One loop of columns is best; of several, the others are batches, which is better
-    only than to copy an operand."""
+    only than to copy an operand. What has one column is a row: vectors lie along it."""
+    ways = [(False, sides.y_free), (True, sides.x_free)]
+    if not sides.y_free:
+        ways.reverse()
     for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
-        for swapped, loops in ((False, sides.y_free), (True, sides.x_free)):
+        for swapped, loops in ways:
             if fits(loops, accesses, sizes):
                 return swapped
     return None

@@ -49,8 +49,8 @@ def emit_visible(code: Code, masks: tuple[str, ...]) -> None:
 
 
 def _emit_end(code: Code, mask: str, last: bool) -> None:
-    """``first_MASK`` (``last_MASK``): of some keys, the first one of a panel that has one
-    which counts (after the last one of such a panel, or the end)."""
+    """``first_MASK`` (``last_MASK``): where the first panel begins that has a key which
+    counts (where the last one ends, or all keys do)."""
     b, width = code.b, code.machine.tile.columns
     name = f"last_{mask}" if last else f"first_{mask}"
     with b.function(
