@@ -107,7 +107,7 @@ class _Lower(Rewriter):
         return narrowed(self, self._contraction(eq, *wide), dtype, eq.source)
 
     def _wide(self, a: Atom, source: str) -> Atom:
-        """An operand in single precision: what is transposed is converted as it lies."""
+        """An operand in single precision, which is made of it as it lies."""
         maker = self.makers.get(a)
         if maker is None or maker.op is not transpose:
             return widened(self, self.read(a), source)

@@ -307,6 +307,6 @@ def _emit_piece(
         rows = b.op(f"sub i64 {end}, {row}")
         b(
             f"call void @block(ptr {a}, ptr {by}, ptr {sums}, i64 {steps}, "
-            f"i64 {parts}, i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, ptr {target}, "
-            f"i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
+            f"i64 {parts}, i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, "
+            f"ptr {target}, i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
         )

@@ -41,11 +41,12 @@ BLOCK = (
     "ptr %next, i64 %ahead, ptr %c, i64 %c_row, i64 %rows, i64 %columns, ptr %state"
 )
 """Parameters of ``block``: packed blocks of A and B, one behind the other along k, and
-how many; how many `PARTS` of the last one have more than zeros; where sums are while k is not done with; whether that begins and ends here;
-what will be read next of B, and how many lines of it a step may prefetch; where the
-first result goes, bytes between rows of results, and how many rows and columns of them
-there are. The first block of A has what `Speed.starts` says before it. What a unit
-keeps from one block to the next is in `state`, at first 0."""
+how many; how many `PARTS` of the last one hold more than zeros; where sums are while k
+is not done with; whether that begins and ends here; what will be read next of B, and
+how many lines of it a step may prefetch; where the first result goes, bytes between
+rows of results, and how many rows and columns of them there are. The first block of A
+has what `Speed.starts` says before it. What a unit keeps from one block to the next is
+in `state`, at first 0."""
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ _ROW = LINE_BYTES
 _UNROLLED = WORDS // PARTS
 
 TILE = (
-    "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, i64 %c_row, "
-    "i64 %columns, i64 %first, i64 %last"
+    "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, "
+    "i64 %c_row, i64 %columns, i64 %first, i64 %last"
 )
 """As the parameters of ``block``. Index: rows - 1, and as many as a tile may have more
 if the columns are more than one vector. First: not 0 if sums begin here."""
