@@ -25,6 +25,9 @@ from treadle.ops.dot import free_axes
 _COLUMNS = 16
 """Columns that keep the kernel's vectors busy."""
 
+_ROW = 8
+"""Elements of one column that are worth being computed as a row."""
+
 
 @dataclass
 class _Loop:
@@ -186,7 +189,7 @@ def _swapped(
     be. One loop of columns is best; of several, the others are batches, which is better
     only than to copy an operand. What has one column is a row: vectors lie along it."""
     ways = [(False, sides.y_free), (True, sides.x_free)]
-    if not sides.y_free:
+    if not sides.y_free and _count(sides.x_free) >= _ROW:
         ways.reverse()
     for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
         for swapped, loops in ways:
@@ -213,6 +216,10 @@ def _ends_in_columns(
         return False
     last = _groups(loops, accesses, sizes)[-1]
     return math.prod([hint(sizes[d]) for d in last]) >= _COLUMNS
+
+
+def _count(loops: list[_Loop]) -> int:
+    return math.prod([hint(loop.size) for loop in loops])
 
 
 def _innermost(loops: list[_Loop]) -> _Loop:
