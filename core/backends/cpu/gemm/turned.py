@@ -28,6 +28,7 @@ from treadle.backends.cpu.gemm.parts import (
     operand_at,
     pieces,
 )
+from treadle.backends.cpu.gemm.square_x86 import turned_square
 from treadle.backends.cpu.gemm.tile import (
     Machine,
     lane_mask,
@@ -104,19 +105,29 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
 def _emit_square(b: Builder, machine: Machine) -> None:
     """``turn_square``: some elements of each of a vector's length of columns, turned.
     Steps are in bytes."""
-    lanes, vector = machine.tile.lanes, machine.vector
+    vector = machine.vector
     with b.function(
         "define internal void @turn_square(ptr readonly %from, i64 %step, i64 %some, "
         "ptr %to)"
     ):
-        mask, rows, line = lane_mask(b, machine, "%some"), [], "%from"
-        for number in range(lanes):
-            line = _at(b, line, "1", "%step") if number else line
-            rows.append(masked_load(b, machine, line, mask))
-        for number, x in enumerate(transposed(b, machine, rows)):
+        for number, x in enumerate(_some_turned(b, machine)):
             place = b.op(f"getelementptr {vector}, ptr %to, i64 {number}")
             b(f"store {vector} {x}, ptr {place}, align {machine.itemsize}")
         b("ret void")
+
+
+def _some_turned(b: Builder, machine: Machine) -> list[str]:
+    if _by_assembly(machine):
+        return turned_square(b, "%from", "%step", "%some")
+    mask, rows, line = lane_mask(b, machine, "%some"), [], "%from"
+    for number in range(machine.tile.lanes):
+        line = _at(b, line, "1", "%step") if number else line
+        rows.append(masked_load(b, machine, line, mask))
+    return transposed(b, machine, rows)
+
+
+def _by_assembly(machine: Machine) -> bool:
+    return machine.assembly == "avx512" and machine.scalar == "float"
 
 
 def _emit_tile(b: Builder, machine: Machine, height: int) -> None:
@@ -231,6 +242,8 @@ def _at_once(machine: Machine) -> int:
 def _turned(b: Builder, machine: Machine, start: str) -> list[str]:
     """Vectors of all columns, for each of the k that are turned at once."""
     scalar, lanes, each = machine.scalar, machine.tile.lanes, _at_once(machine)
+    if _by_assembly(machine):
+        return turned_square(b, start, "%b_column")
     columns, line = [], start
     for number in range(lanes):
         line = _at(b, line, "1", "%b_column") if number else line
