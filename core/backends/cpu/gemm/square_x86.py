@@ -10,6 +10,8 @@ from treadle.backends.cpu.emit.builder import Builder
 
 _SIDE, _GROUP = 16, 4
 _VECTOR = f"<{_SIDE} x float>"
+_NEAR = "vshuff32x4 $$0x44,", "vshuff32x4 $$0xee,"
+_FAR = "vshuff32x4 $$0x88,", "vshuff32x4 $$0xdd,"
 
 
 def turned_square(
@@ -54,20 +56,23 @@ def _shuffles(rows: list[str], spare: list[str]) -> list[str]:
     text = []
     for group in range(_GROUP):
         mine = rows[_GROUP * group : _GROUP * (group + 1)]
-        for pair, target in ((mine[:2], spare[:2]), (mine[2:], spare[2:])):
-            for half, to in zip("lh", target, strict=True):
-                text.append(f"vunpck{half}ps {pair[1]}, {pair[0]}, {to}")
-        for half, target in ((0, mine[:2]), (1, mine[2:])):
-            for which, to in zip("lh", target, strict=True):
-                text.append(f"vunpck{which}pd {spare[half + 2]}, {spare[half]}, {to}")
+        text += _crossed(mine, spare, ("vunpcklps", "vunpckhps"), pairs=True)
+        text += _crossed(spare, mine, ("vunpcklpd", "vunpckhpd"), pairs=False)
     for i in range(_GROUP):
         mine = rows[i::_GROUP]
-        for pair, target in ((mine[:2], spare[:2]), (mine[2:], spare[2:])):
-            for half, to in zip((0x44, 0xEE), target, strict=True):
-                text.append(f"vshuff32x4 $${half}, {pair[1]}, {pair[0]}, {to}")
-        for half, target in ((0, mine[:2]), (1, mine[2:])):
-            for which, to in zip((0x88, 0xDD), target, strict=True):
-                text.append(
-                    f"vshuff32x4 $${which}, {spare[half + 2]}, {spare[half]}, {to}"
-                )
+        text += _crossed(mine, spare, _NEAR, pairs=True)
+        text += _crossed(spare, mine, _FAR, pairs=False)
     return text
+
+
+def _crossed(
+    given: list[str], to: list[str], ways: tuple[str, str], pairs: bool
+) -> list[str]:
+    """Two vectors of each two: of neighbours, if `pairs`, else of those two apart."""
+    x, y, z, w = given
+    both = ((x, y), (z, w)) if pairs else ((x, z), (y, w))
+    return [
+        f"{way} {second}, {first}, {to[2 * number + which]}"
+        for number, (first, second) in enumerate(both)
+        for which, way in enumerate(ways)
+    ]
