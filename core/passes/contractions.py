@@ -36,13 +36,13 @@ class _Lower(Rewriter):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        makers: dict[Atom, Equation] = {
+        self.makers: dict[Atom, Equation] = {
             v: eq for eq in graph.equations for v in eq.outputs
         }
         self.merged: set[Atom] = set()
         for eq in graph.equations:
             if eq.op is reshape and (
-                eq.inputs[0] in self.merged or _may_merge(eq, makers)
+                eq.inputs[0] in self.merged or _may_merge(eq, self.makers)
             ):
                 self.merged.update(eq.outputs)
 
@@ -108,12 +108,20 @@ class _Lower(Rewriter):
                 return convolution(self, eq, x, y, self.multiplied)
             if eq.op is dot_general and not (self._is_thin(eq) or _adds_nothing(eq)):
                 return product(self, eq.op, (x, y), eq.params, eq.source)
-        wide = [widened(self, a, eq.source) for a in (x, y)]
+        wide = [self._wide(a, eq.source) for a in eq.inputs]
         if eq.op is dot_general and _adds_nothing(eq):
             result = self._sum_of_products(eq, *wide)
         else:
             result = self._contraction(eq, *wide)
         return narrowed(self, result, dtype, eq.source)
+
+    def _wide(self, a: Atom, source: str) -> Atom:
+        """An operand in single precision, which is made of it as it lies."""
+        maker = self.makers.get(a)
+        if maker is None or maker.op is not transpose:
+            return widened(self, self.read(a), source)
+        found = widened(self, self.read(maker.inputs[0]), source)
+        return self.emit(transpose, [found], maker.params, source)[0]
 
     def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Multiplies and sums in one nest, over whichever axes are contiguous."""

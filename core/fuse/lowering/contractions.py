@@ -25,6 +25,9 @@ from treadle.ops.dot import free_axes
 _COLUMNS = 16
 """Columns that keep the kernel's vectors busy."""
 
+_ROW = 8
+"""Elements of one column that are worth being computed as a row."""
+
 
 @dataclass
 class _Loop:
@@ -184,11 +187,12 @@ def _swapped(
 ) -> bool | None:
     """Whether the columns are the free loops of x, not those of y; None if neither can
     be. One loop of columns is best; of several, the others are batches, which is better
-    only than to copy an operand. A single column is a row: it fills no vector."""
-    if not sides.y_free and _is_column(sides.x_free, accesses, sizes):
-        return True
+    only than to copy an operand. What has one column is a row: vectors lie along it."""
+    ways = [(False, sides.y_free), (True, sides.x_free)]
+    if not sides.y_free and _count(sides.x_free) >= _ROW:
+        ways.reverse()
     for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
-        for swapped, loops in ((False, sides.y_free), (True, sides.x_free)):
+        for swapped, loops in ways:
             if fits(loops, accesses, sizes):
                 return swapped
     return None
@@ -212,6 +216,10 @@ def _ends_in_columns(
         return False
     last = _groups(loops, accesses, sizes)[-1]
     return math.prod([hint(sizes[d]) for d in last]) >= _COLUMNS
+
+
+def _count(loops: list[_Loop]) -> int:
+    return math.prod([hint(loop.size) for loop in loops])
 
 
 def _innermost(loops: list[_Loop]) -> _Loop:

@@ -34,8 +34,10 @@ def narrowed(
     begin, end = keys
     for mask in masks:
         if mask in _HIDES:
-            first = code.ask(f"first_{mask}", "%args", *where, begin, end)
-            last = code.ask(f"last_{mask}", "%args", *where, begin, end)
+            first, last = (
+                code.ask(f"edge_{mask}", "%args", *where, begin, end, code.i64(last))
+                for last in (0, 1)
+            )
             begin, end = first, code.most(last, first)
     return select(full, keys[0], begin), select(full, keys[1], end)
 
@@ -44,19 +46,18 @@ def emit_visible(code: Code, masks: tuple[str, ...]) -> None:
     """Defines what `narrowed` calls."""
     for mask in masks:
         if mask in _HIDES:
-            _emit_end(code, mask, last=False)
-            _emit_end(code, mask, last=True)
+            _emit_edge(code, mask)
 
 
-def _emit_end(code: Code, mask: str, last: bool) -> None:
-    """``first_MASK`` (``last_MASK``): of some keys, the first one of a panel that has one
-    which counts (after the last one of such a panel, or the end)."""
+def _emit_edge(code: Code, mask: str) -> None:
+    """``edge_MASK``: of some keys, where the first panel begins that has a key which
+    counts; or (`last`) where the last one ends, or all keys do."""
     b, width = code.b, code.machine.tile.columns
-    name = f"last_{mask}" if last else f"first_{mask}"
     with b.function(
-        f"define internal i64 @{name}(ptr %args, i64 %batch, i64 %head, i64 %row, "
-        "i64 %count, i64 %begin, i64 %end)"
+        f"define internal i64 @edge_{mask}(ptr %args, i64 %batch, i64 %head, i64 %row, "
+        "i64 %count, i64 %begin, i64 %end, i64 %last)"
     ):
+        last = code.i64("%last").compare("ne", 0)
         batch, head, row, count = code.ints("batch", "head", "row", "count")
         begin, end = code.ints("begin", "end")
         word = MASKS[mask]
@@ -70,13 +71,13 @@ def _emit_end(code: Code, mask: str, last: bool) -> None:
         readable = readable & ~code.flag(Word.SHORT)  # where it would not pay
         rows = select(steps[2].compare("eq", 0), 1, count)
         rows = select(readable, rows, 0)
-        missing = select(readable, begin, end) if last else select(readable, end, begin)
+        missing = select(readable.compare("eq", last), begin, end)
         with b.carrying("0", (end - begin).text, str(width), [("i64", "-1")]) as turn:
             place, found = (code.i64(x) for x in (turn.index, turn.values[0]))
             # The last panel overlaps the one before it.
             near = code.least(begin + place, end - width)
             far = code.most(end - width - place, begin)
-            key, unknown = far if last else near, found.compare("slt", 0)
+            key, unknown = select(last, far, near), found.compare("slt", 0)
             stop = select(unknown, rows, 0)
             with b.carrying("0", stop.text, "1", [("i64", "0")]) as each:
                 skipped = code.i64(each.index) * steps[2] + key
@@ -86,7 +87,9 @@ def _emit_end(code: Code, mask: str, last: bool) -> None:
             turn.next = [select(here, key, found).text]
         found = code.i64(turn.values[0])
         nothing = found.compare("slt", 0)
-        found = code.below(code.most(found + (2 * width - 1 if last else 0), 0), width)
+        found = code.below(
+            code.most(found + select(last, code.i64(2 * width - 1), 0), 0), width
+        )
         found = code.least(found, end)
         b(f"ret i64 {select(nothing, missing, found).text}")
 

@@ -30,6 +30,7 @@ from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     LINE_BYTES,
+    PARTS,
     SIDE,
     SUMS_BYTES,
     Dtypes,
@@ -265,6 +266,10 @@ def _emit_piece(
     length = b.op(f"sub i64 {minimum(b, k1, '%k1')}, {k0}")
     depth = unit.speed.depth
     steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {depth - 1}')}, {depth}")
+    before = b.op(f"mul i64 {b.op(f'sub i64 {steps}, 1')}, {depth}")
+    rest = b.op(f"sub i64 {length}, {before}")
+    parts = b.op(f"add i64 {rest}, {depth // PARTS - 1}")
+    parts = b.op(f"udiv i64 {parts}, {depth // PARTS}")
     is_first = b.op(f"icmp eq i64 {k0}, 0")
     is_last = b.op(f"icmp sge i64 {k1}, {k}")
     whole = b.op(f"icmp sge i64 {piece}, {k}")
@@ -302,6 +307,6 @@ def _emit_piece(
         rows = b.op(f"sub i64 {end}, {row}")
         b(
             f"call void @block(ptr {a}, ptr {by}, ptr {sums}, i64 {steps}, "
-            f"i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, ptr {target}, "
-            f"i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
+            f"i64 {parts}, i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, "
+            f"ptr {target}, i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
         )

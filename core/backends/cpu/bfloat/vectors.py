@@ -20,6 +20,7 @@ from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
     BLOCK_BYTES,
     LINE_BYTES,
+    PARTS,
     SIDE,
     SUMS_ROW,
     WORDS,
@@ -45,11 +46,11 @@ ROWS = 14
 
 _LANES = 16
 _ROW = LINE_BYTES
-_UNROLLED = 4
+_UNROLLED = WORDS // PARTS
 
 TILE = (
-    "i64 %index, ptr %a, ptr %b, i64 %steps, ptr %sums, ptr %c, i64 %c_row, "
-    "i64 %columns, i64 %first, i64 %last"
+    "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, "
+    "i64 %c_row, i64 %columns, i64 %first, i64 %last"
 )
 """As the parameters of ``block``. Index: rows - 1, and as many as a tile may have more
 if the columns are more than one vector. First: not 0 if sums begin here."""
@@ -111,7 +112,7 @@ class VectorUnit:
                 )
                 b(
                     f"call void @tile(i64 {index}, ptr {a}, ptr %b, i64 %steps, "
-                    f"ptr {sums}, ptr {c_at}, i64 %c_row, i64 %columns, "
+                    f"i64 %parts, ptr {sums}, ptr {c_at}, i64 %c_row, i64 %columns, "
                     f"i64 {first}, i64 {last})"
                 )
             b("ret void")
@@ -133,7 +134,7 @@ def row_tiles(b: Builder, most: int) -> Iterator[tuple[str, str]]:
 
 _CHANGED = ("left", "a", "b", "steps")  # `left` is the index at first
 _TEMPORARY = ("at",)
-_READ = ("sums", "c", "c_row", "columns", "first", "last")
+_READ = ("parts", "sums", "c", "c_row", "columns", "first", "last")
 _POINTERS = ("a", "b", "sums", "c")
 
 
@@ -285,7 +286,9 @@ class Kernel:
         """Over blocks, and over some words at a time in each."""
         return [
             "3:",
-            f"movl $${WORDS // _UNROLLED}, %k[at]",
+            f"movl $${PARTS}, %k[at]",
+            "cmpq $$1, %[steps]",
+            "cmoveq %[parts], %[at]",
             *(f"prefetcht0 {BLOCK_BYTES + i * _ROW}(%[a])" for i in range(self.rows)),
             ".p2align 4",
             "4:",
@@ -377,7 +380,7 @@ class Model:
                 with b.when(b.op("icmp ne i64 %first, 0")):
                     b(f"store {both} zeroinitializer, ptr {place}, align 64")
                 vectors = [skipped(b, place, str(j), "64") for j in (0, 1)]
-                pairs = b.op(f"mul i64 %steps, {WORDS}")
+                pairs = words_of(b)
                 with b.loop("0", pairs) as pair:
                     block = b.op(f"udiv i64 {pair}, {WORDS}")
                     within = b.op(f"urem i64 {pair}, {WORDS}")
@@ -390,6 +393,13 @@ class Model:
                     row = b.op(f"load {both}, ptr {place}, align 64")
                     c.write(b, row, skipped(b, "%c", i, "%c_row"), "%columns")
             b("ret void")
+
+
+def words_of(b: Builder) -> str:
+    """How many words along k a tile multiplies."""
+    missing = b.op(f"sub i64 {PARTS}, %parts")
+    missing = b.op(f"mul i64 {missing}, {_UNROLLED}")
+    return b.op(f"sub i64 {b.op(f'mul i64 %steps, {WORDS}')}, {missing}")
 
 
 def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:

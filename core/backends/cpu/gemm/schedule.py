@@ -15,7 +15,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Word,
 )
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
-from treadle.backends.cpu.gemm.turned import TURNED_ROWS
+from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
 from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
@@ -37,6 +37,7 @@ _LARGE_B_ROWS = 24  # ... or larger than ...
 _COLLIDING_TILES = 3  # from which on it pays where rows of B collide in the cache
 _LARGE_BYTES = 1 << 20  # ... this
 _TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
+_TURNED_K = 4  # from which on the turning of a square is worth it
 _TURNED_TILES = 32  # after which the epilogue runs
 _STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
@@ -143,7 +144,7 @@ def needs_few(product: Contraction, tile: Tile) -> bool | None:
     if not any(map(is_dim, (product.b0, product.b1, m, n, k, *steps))):
         return schedule(product, tile, 1).words[Word.KIND] in FEW_KINDS
     most = max(TURNED_ROWS, streamed_rows(tile, 2 * SET_BYTES))
-    least = min(4 * tile.lanes, 2 * WAYS)
+    least = min(_TURNED_K, 2 * WAYS)
     limits = (m, 1, most), (n, tile.lanes, n), (k, least, k)
     may = [is_dim(size) or low <= size <= high for size, low, high in limits]
     return None if all(may) and not (product.fused_a or product.fused_b) else False
@@ -265,7 +266,9 @@ def _few_rows_blocks(
 def _turns(m: int, n: int, k: int, b_row: int, b_column: int, tile: Tile) -> bool:
     """Whether loading each element of B takes longer than what so few rows need."""
     in_place = b_row == 1 and b_column != 1
-    return in_place and m <= TURNED_ROWS and n >= tile.lanes and k >= 4 * tile.lanes
+    return (
+        in_place and m <= TURNED_ROWS and n >= turned_columns(tile) and k >= _TURNED_K
+    )
 
 
 def _turned_blocks(
@@ -273,7 +276,7 @@ def _turned_blocks(
 ) -> tuple[int, ...]:
     """As `_blocks`, for Kind.TURNED."""
     batches, m, n, k, _, a_column, _, b_column = sizes
-    tiles = _groups(n, tile.lanes)
+    tiles = _groups(n, turned_columns(tile))
     cycles = batches * n * k * (m + 4) / tile.lanes
     tasks = task_count(cycles, threads)
     grid = min(batches, tasks), 1, min(tiles, _groups(tasks, min(batches, tasks)))

@@ -17,7 +17,8 @@ with the columns, and only what no other tile writes is written.
 from __future__ import annotations
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import ProductWord, Word
+from treadle.backends.cpu.gemm.arguments import ProductWord, Tile, Word
+from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -27,8 +28,11 @@ from treadle.backends.cpu.gemm.parts import (
     operand_at,
     pieces,
 )
+from treadle.backends.cpu.gemm.square_x86 import turned_square
 from treadle.backends.cpu.gemm.tile import (
     Machine,
+    lane_mask,
+    masked_load,
     masked_store,
     multiply_add,
     splat,
@@ -37,13 +41,18 @@ from treadle.backends.cpu.gemm.tile import (
 TURNED_ROWS = 4
 """Rows of a tile, and most rows of A: of more, a vector of them is met at once."""
 
+_HEIGHTS = 1, TURNED_ROWS
+_LINE_BYTES = 64
 _BLOCK_BYTES = 16
-"""Inside of which elements are turned; blocks are loaded where they belong."""
+"""Inside of which elements are turned where registers are short; blocks are loaded
+where they belong."""
 
 
 def emit_turned_rows(b: Builder, machine: Machine) -> None:
     """Defines ``turned``: one task, of some batch elements and some column tiles."""
-    _emit_tile(b, machine)
+    _emit_square(b, machine)
+    for height in _HEIGHTS:
+        _emit_tile(b, machine, height)
     _emit_chunk(b, machine)
     with b.function("define internal void @turned(ptr %args, i64 %task) " + COLD):
         args = Args(b)
@@ -55,7 +64,7 @@ def emit_turned_rows(b: Builder, machine: Machine) -> None:
 
 def _emit_chunk(b: Builder, machine: Machine) -> None:
     """``some_turned``: column tiles t0 to t1 of a batch element, and the epilogue."""
-    lanes, size = machine.tile.lanes, machine.itemsize
+    width, size = turned_columns(machine.tile), machine.itemsize
     with b.function(
         "define internal void @some_turned(ptr %args, i64 %b0, i64 %b1, i64 %t0, "
         "i64 %t1) " + COLD
@@ -67,8 +76,8 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
             for word in (Word.A + 3, Word.A + 4, Word.B + 4, Word.C + 3)
         ]
         with b.loop("%t0", "%t1") as t:
-            n0 = b.op(f"mul i64 {t}, {lanes}")
-            start = minimum(b, n0, b.op(f"sub i64 {n}, {lanes}"))
+            n0 = b.op(f"mul i64 {t}, {width}")
+            start = minimum(b, n0, b.op(f"sub i64 {n}, {width}"))
             skipped = b.op(f"sub i64 {n0}, {start}")
             c = operand_at(b, machine, args, Word.C, "0", start)
             with pieces(b, args) as (k0, k1):
@@ -76,64 +85,172 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
                 length = b.op(f"sub i64 {k1}, {k0}")
                 a = operand_at(b, machine, args, Word.A, "0", k0)
                 column = operand_at(b, machine, args, Word.B, k0, start)
-                b(
-                    f"call void @turned_tile(ptr {a}, i64 {steps[0]}, i64 {steps[1]}, "
-                    f"ptr {column}, i64 {steps[2]}, ptr {c}, i64 {steps[3]}, "
-                    f"i64 {rows}, i64 {skipped}, i64 {length}, i1 {later})"
+                given = (
+                    f"ptr {a}, i64 {steps[0]}, i64 {steps[1]}, ptr {column}, "
+                    f"i64 {steps[2]}, ptr {c}, i64 {steps[3]}, i64 {rows}, "
+                    f"i64 {skipped}, i64 {length}, i1 {later}"
                 )
-        first = b.op(f"mul i64 %t0, {lanes}")
-        last = minimum(b, b.op(f"mul i64 %t1, {lanes}"), n)
+                alone = b.op(f"icmp eq i64 {rows}, 1")
+                for height, here in zip(
+                    _HEIGHTS, (alone, b.op(f"xor i1 {alone}, true")), strict=True
+                ):
+                    with b.when(here):
+                        b(f"call void @turned_tile_{height}({given})")
+        first = b.op(f"mul i64 %t0, {width}")
+        last = minimum(b, b.op(f"mul i64 %t1, {width}"), n)
         call_epilogue(b, args, "true", ("%b0", "%b1", "0", rows, first, last))
         b("ret void")
 
 
-def _emit_tile(b: Builder, machine: Machine) -> None:
-    """``turned_tile``: a few rows of A times a vector's length of columns of B, of
-    which the first `skipped` are not written. Steps are in bytes."""
+def _emit_square(b: Builder, machine: Machine) -> None:
+    """``turn_square``: some elements of each of a vector's length of columns, turned.
+    Steps are in bytes."""
+    vector = machine.vector
     with b.function(
-        "define internal void @turned_tile(ptr readonly %a, i64 %a_row, "
-        "i64 %a_column, ptr readonly %b, i64 %b_column, ptr %c, i64 %c_row, "
-        "i64 %rows, i64 %skipped, i64 %length, i1 %later)"
+        "define internal void @turn_square(ptr readonly %from, i64 %step, i64 %some, "
+        "ptr %to)"
     ):
-        last = b.op("sub i64 %rows, 1")
-        numbers = [minimum(b, str(i), last) for i in range(TURNED_ROWS)]
-        lines = [_at(b, "%a", number, "%a_row") for number in numbers]
-        at_once = _BLOCK_BYTES // machine.itemsize
-        whole = b.op(f"and i64 %length, {-at_once}")
-        carried = [(machine.vector, "zeroinitializer")] * TURNED_ROWS
-        with b.carrying("0", whole, str(at_once), carried) as turn:
-            sums = turn.values
-            for i, vector in enumerate(_turned(b, machine, turn.index)):
-                k = b.op(f"add i64 {turn.index}, {i}")
-                sums = _added(b, machine, lines, k, vector, sums)
-            turn.next = sums
-        carried = [(machine.vector, value) for value in turn.values]
-        with b.carrying(whole, "%length", "1", carried) as turn:
-            vector = _gathered(b, machine, turn.index)
-            turn.next = _added(b, machine, lines, turn.index, vector, turn.values)
-        targets = [_at(b, "%c", number, "%c_row") for number in numbers]
-        _write(b, machine, turn.values, targets)
+        for number, x in enumerate(_some_turned(b, machine)):
+            place = b.op(f"getelementptr {vector}, ptr %to, i64 {number}")
+            b(f"store {vector} {x}, ptr {place}, align {machine.itemsize}")
         b("ret void")
 
 
-def _at(b: Builder, base: str, number: str, step: str) -> str:
-    skipped = b.op(f"mul i64 {number}, {step}")
-    return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
+def _some_turned(b: Builder, machine: Machine) -> list[str]:
+    if _by_assembly(machine):
+        return turned_square(b, "%from", "%step", "%some")
+    mask, rows, line = lane_mask(b, machine, "%some"), [], "%from"
+    for number in range(machine.tile.lanes):
+        line = _at(b, line, "1", "%step") if number else line
+        rows.append(masked_load(b, machine, line, mask))
+    return transposed(b, machine, rows)
 
 
-def _turned(b: Builder, machine: Machine, k: str) -> list[str]:
-    """Vectors of all columns, for each of the k of a block."""
-    scalar, lanes = machine.scalar, machine.tile.lanes
-    each = _BLOCK_BYTES // machine.itemsize
-    start = b.op(f"getelementptr {scalar}, ptr %b, i64 {k}")
-    columns = []
+def _by_assembly(machine: Machine) -> bool:
+    return machine.assembly == "avx512" and machine.scalar == "float"
+
+
+def _emit_tile(b: Builder, machine: Machine, height: int) -> None:
+    """``turned_tile_H``: up to so many rows of A times some columns of B, of which the
+    first `skipped` are not written. Steps are in bytes."""
+    lanes, vector = machine.tile.lanes, machine.vector
+    with b.function(
+        f"define internal void @turned_tile_{height}(ptr readonly %a, i64 %a_row, "
+        "i64 %a_column, ptr readonly %b, i64 %b_column, ptr %c, i64 %c_row, "
+        "i64 %rows, i64 %skipped, i64 %length, i1 %later)"
+    ):
+        square = b.op(f"alloca [{lanes} x {vector}], align 64")
+        last = b.op("sub i64 %rows, 1")
+        numbers = [minimum(b, str(i), last) for i in range(height)]
+        lines = [_at(b, "%a", number, "%a_row") for number in numbers]
+        groups = [
+            _at(b, "%b", str(lanes * group), "%b_column") if group else "%b"
+            for group in range(_groups(machine.tile))
+        ]
+        whole = b.op(f"and i64 %length, {-_at_once(machine)}")
+        sums = _whole_sums(b, machine, lines, groups, whole)
+        rest = b.op(f"sub i64 %length, {whole}")
+        for number, group in enumerate(groups):
+            start = b.op(f"getelementptr {machine.scalar}, ptr {group}, i64 {whole}")
+            b(
+                f"call void @turn_square(ptr {start}, i64 %b_column, i64 {rest}, "
+                f"ptr {square})"
+            )
+            carried = [(vector, value) for value in sums[number]]
+            with b.carrying("0", rest, "1", carried) as turn:
+                place = b.op(f"getelementptr {vector}, ptr {square}, i64 {turn.index}")
+                x = b.op(f"load {vector}, ptr {place}, align {machine.itemsize}")
+                k = b.op(f"add i64 {whole}, {turn.index}")
+                turn.next = _added(b, machine, lines, k, x, turn.values)
+            skipped = b.op(f"sub i64 %skipped, {number * lanes}")
+            targets = [_at(b, "%c", i, "%c_row") for i in numbers]
+            targets = [
+                b.op(f"getelementptr {vector}, ptr {place}, i64 {number}")
+                for place in targets
+            ]
+            _write(b, machine, turn.values, targets, skipped)
+        b("ret void")
+
+
+def _whole_sums(
+    b: Builder, machine: Machine, lines: list[str], groups: list[str], whole: str
+) -> list[list[str]]:
+    """For each vector of columns, the sums of rows, over the k that are turned in
+    registers. One has read a line of memory of its columns before the next one begins:
+    columns that are a power of two apart can't all be in the cache."""
+    height, at_once = len(lines), _at_once(machine)
+    line = max(at_once, _LINE_BYTES // machine.itemsize)
+    carried = [(machine.vector, "zeroinitializer")] * height * len(groups)
+
+    def mine(values: list[str]) -> list[list[str]]:
+        return [values[i : i + height] for i in range(0, len(values), height)]
+
+    with b.carrying("0", whole, str(line), carried) as turn:
+        end = minimum(b, b.op(f"add i64 {turn.index}, {line}"), whole)
+        for group, sums in zip(groups, mine(turn.values), strict=True):
+            if at_once == line:
+                turn.next += _block_sums(b, machine, lines, group, turn.index, sums)
+                continue
+            begun = [(machine.vector, value) for value in sums]
+            with b.carrying(turn.index, end, str(at_once), begun) as inner:
+                inner.next = _block_sums(
+                    b, machine, lines, group, inner.index, inner.values
+                )
+            turn.next += inner.values
+    return mine(turn.values)
+
+
+def _block_sums(
+    b: Builder,
+    machine: Machine,
+    lines: list[str],
+    group: str,
+    first: str,
+    sums: list[str],
+) -> list[str]:
+    """Sums of rows, with the k added that are turned at once."""
+    start = b.op(f"getelementptr {machine.scalar}, ptr {group}, i64 {first}")
+    for i, x in enumerate(_turned(b, machine, start)):
+        k = b.op(f"add i64 {first}, {i}")
+        sums = _added(b, machine, lines, k, x, sums)
+    return sums
+
+
+def _in_squares(tile: Tile) -> bool:
+    """Whether there are registers for a square and more: with AVX-512, a line of memory
+    of each column."""
+    return tile.rows > 12
+
+
+def _groups(tile: Tile) -> int:
+    """Vectors of columns of a tile: sums of one would wait for each other, where that
+    takes longer than to turn what is added."""
+    return 1 if _in_squares(tile) else 2
+
+
+def turned_columns(tile: Tile) -> int:
+    """Columns of a tile."""
+    return _groups(tile) * tile.lanes
+
+
+def _at_once(machine: Machine) -> int:
+    """How many k are turned at once."""
+    tile = machine.tile
+    return tile.lanes if _in_squares(tile) else _BLOCK_BYTES // machine.itemsize
+
+
+def _turned(b: Builder, machine: Machine, start: str) -> list[str]:
+    """Vectors of all columns, for each of the k that are turned at once."""
+    scalar, lanes, each = machine.scalar, machine.tile.lanes, _at_once(machine)
+    if _by_assembly(machine):
+        return turned_square(b, start, "%b_column")
+    columns, line = [], start
     for number in range(lanes):
-        if number % 4 == 0:
-            line = _at(b, start, str(number), "%b_column")
-        place = _at(b, line, str(number % 4), "%b_column")
+        line = _at(b, line, "1", "%b_column") if number else line
         block = f"<{each} x {scalar}>"
-        loaded = b.op(f"load {block}, ptr {place}, align {machine.itemsize}")
-        columns.append(loaded)
+        columns.append(b.op(f"load {block}, ptr {line}, align {machine.itemsize}"))
+    if each == lanes:
+        return transposed(b, machine, columns)
     vectors = [
         _joined(b, machine, columns[i::each], each) for i in range(each)
     ]  # those of columns i, each + i, ...: a block of each, in their order
@@ -178,22 +295,9 @@ def _interleaved(
     return found
 
 
-def _gathered(b: Builder, machine: Machine, k: str) -> str:
-    """The vector of one k, element by element."""
-    lanes, scalar = machine.tile.lanes, machine.scalar
-    steps = splat(b, machine, "%b_column", "i64")
-    numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-    offsets = b.op(f"mul <{lanes} x i64> {steps}, <{numbers}>")
-    start = b.op(f"getelementptr {scalar}, ptr %b, i64 {k}")
-    places = b.op(f"getelementptr i8, ptr {start}, <{lanes} x i64> {offsets}")
-    name = f"@llvm.masked.gather.{machine.suffix}.v{lanes}p0"
-    kinds = f"<{lanes} x ptr>", "i32", machine.mask, machine.vector
-    b.declare(f"{machine.vector} {name}({', '.join(kinds)})")
-    all_lanes = ", ".join(["i1 true"] * lanes)
-    return b.op(
-        f"call {machine.vector} {name}({kinds[0]} {places}, i32 {machine.itemsize}, "
-        f"{machine.mask} <{all_lanes}>, {machine.vector} poison)"
-    )
+def _at(b: Builder, base: str, number: str, step: str) -> str:
+    skipped = b.op(f"mul i64 {number}, {step}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
 
 
 def _added(
@@ -213,10 +317,12 @@ def _added(
     return new
 
 
-def _write(b: Builder, machine: Machine, sums: list[str], targets: list[str]) -> None:
+def _write(
+    b: Builder, machine: Machine, sums: list[str], targets: list[str], skipped: str
+) -> None:
     """Rows that stand twice are read before either is written."""
     lanes, vector, align = machine.tile.lanes, machine.vector, machine.itemsize
-    skipped = b.op("trunc i64 %skipped to i32")
+    skipped = b.op(f"trunc i64 {skipped} to i32")
     skipped = splat(b, machine, skipped, "i32")
     numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
     mask = b.op(f"icmp sge <{lanes} x i32> <{numbers}>, {skipped}")

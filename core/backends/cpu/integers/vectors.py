@@ -24,7 +24,13 @@ from treadle.backends.cpu.bfloat.unit import (
     WORDS,
     Operand,
 )
-from treadle.backends.cpu.bfloat.vectors import TILE, Kernel, emit_assembly, skipped
+from treadle.backends.cpu.bfloat.vectors import (
+    TILE,
+    Kernel,
+    emit_assembly,
+    skipped,
+    words_of,
+)
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.integers.operand import BYTES
 from treadle.backends.cpu.target import AVX2, AVX512_VNNI
@@ -144,7 +150,7 @@ class Model:
                     value = _splat(b, start, words)
                     b(f"store {kind} {value}, ptr {place}, align 64")
                 line = skipped(b, "%a", i, LINE_BYTES)
-                with b.loop("0", b.op(f"mul i64 %steps, {WORDS}")) as word:
+                with b.loop("0", words_of(b)) as word:
                     block = skipped(b, line, b.op(f"udiv i64 {word}, {WORDS}"), "2048")
                     address = skipped(b, block, b.op(f"urem i64 {word}, {WORDS}"), 4)
                     factor = b.op(f"load i32, ptr {address}, align 4")

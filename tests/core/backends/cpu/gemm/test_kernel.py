@@ -131,6 +131,8 @@ def test_few_rows_leave_a_transposed_b_where_it_lies(size, layout_a):
     [
         *((Kind.TURNED, rows, columns, (m, 45, 300)) for m in (1, 2, 3, 4)),
         (Kind.TURNED, rows, columns, (1, 17, 9000)),
+        *((Kind.TURNED, columns, columns, (m, 50, 7)) for m in (1, 3)),
+        *((Kind.TURNED, rows, columns, (m, 40, 1029)) for m in (1, 4)),
         *((Kind.STREAMED, rows, rows, (m, 2200, 33)) for m in (1, 2, 3, 4, 5, 16)),
         (Kind.STREAMED, columns, rows, (1, 4096, 40)),
         (Kind.STREAMED, columns, rows, (7, 5000, 17)),
@@ -360,3 +362,20 @@ def test_bits_do_not_depend_on_where_operands_lie(m: int, k: int) -> None:
     wanted = np.asarray(td.jit(lambda x, w: x @ w)(x, w))
     turned = td.jit(lambda x, w: x.T @ w.T)(x.T.copy(), w.T.copy())
     np.testing.assert_array_equal(turned, wanted)
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (5, 3), (40, 10), (300, 77), (70, 2500)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_column_has_the_bits_of_several(
+    shape: tuple[int, int], turned: bool
+) -> None:
+    """It is computed as a row, so that vectors lie along it."""
+    numbers = np.random.default_rng(0)
+    x = numbers.standard_normal(shape).astype("f")
+    c = numbers.standard_normal((shape[1], 1)).astype("f")
+    multiply = td.jit(lambda x, c: (x.T if turned else x) @ c)
+    given = x.T.copy() if turned else x
+    found = np.asarray(multiply(given, c))
+    several = np.asarray(multiply(given, np.repeat(c, 48, 1)))
+    np.testing.assert_array_equal(found, several[:, :1])
+    np.testing.assert_allclose(found, x.astype(float) @ c, 1e-4, 1e-4)
