@@ -97,6 +97,9 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> _Found:
     # counted, not bytes: the same program at another size must have the same kernels.
     axes, most = walk.axes(v), 1 + len(readers)
     leaves = {u for u in walk.leaves if walk.axes(u) >= axes}
+    # A leaf that nobody else needs in memory would be stored in place of the value.
+    if any(part.owner.get(u) is node and not is_stored(u, node, part) for u in leaves):
+        return _NOTHING
     if len(leaves) * len(readers) > most:
         loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
         if loads > most:

@@ -196,9 +196,10 @@ def test_what_is_taken_back_was_not_marked_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def function(x: Any, w: Any) -> Any:
-        shifted = tnp.square(x).sum(1, keepdims=True) + 1.0
+        total = tnp.square(x).sum(1, keepdims=True)
+        shifted = total + 1.0
         scale = lax.rsqrt(shifted)
-        one = (tnp.exp((x * scale + shifted) @ w) * shifted).sum(1)
+        one = (tnp.exp((x * scale + shifted) @ w) * shifted - total).sum(1)
         return (tnp.exp((one[:, None] * x) @ w) * scale).sum(1)
 
     def refuses_scales(cluster: Any, part: Any) -> bool:
@@ -210,6 +211,19 @@ def test_what_is_taken_back_was_not_marked_before(
     assert recomputed(function, X, W) == ["add"]
     # `one` is built of the sum of squares, so that is stored.
     check(stages(td.jit(function).graph(X, W), TARGETS["reference"]))
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_what_would_be_stored_in_its_place_stays_where_it_is(anyway: bool) -> None:
+    def function(x: Any, w: Any) -> Any:
+        total = tnp.sum(x, 1)
+        mean = total / 8.0
+        z = (mean[:, None] * x) @ w
+        scaled = tnp.exp(z) * mean[:, None]
+        return tnp.sum(scaled - total[:, None] if anyway else scaled, 1)
+
+    # A mean is stored rather than the sum that it is made of, unless that is needed.
+    assert ("div" in recomputed(function, X, W)) == anyway
 
 
 def test_what_a_value_is_made_from_is_computed_again_with_it() -> None:
