@@ -9,7 +9,6 @@ run. What follows until the next sweep runs on vectors with one element a row.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -38,9 +37,6 @@ from treadle.kernels.nest import BROADCAST, Nest
 MOST_COLUMNS = 64
 """The longest rows that run so: of longer ones the ends are a smaller part (a tenth of
 softmax over 128), which this code is not worth: LLVM takes 20 to 30 ms for it."""
-_MANY = 1 << 12
-"""Elements from which on rows are worth it: LLVM takes 20 to 30 ms more for the code,
-which saves some 0.05 us a row."""
 _BESIDE = 4
 """Rows whose loops are one, if little happens in each."""
 _NEAR = 4
@@ -58,12 +54,8 @@ def goes_together(nest: Nest, lanes: int) -> bool:
 
 
 def entry_for(launch: Launch) -> str:
-    """The entry of `emit` that suits this launch, with whatever sizes it gets. No result
-    depends on it."""
+    """The entry of `emit` that suits this launch, with whatever sizes it gets."""
     nest, lanes = launch.nest, host_lanes()
-    sizes = *launch.outer, launch.inner
-    if not any(map(is_dim, sizes)) and math.prod(sizes) < _MANY:
-        return "task"
     if not launch.outer or not goes_together(nest, lanes):
         return "few" if may_go_across(launch) else "task"
     columns, rows = launch.inner, launch.outer[-1]
