@@ -18,6 +18,7 @@ from treadle.check import check
 from treadle.compile import stages
 from treadle.fuse.grouping import recompute
 from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.lowering.launches import Launch
 from treadle.fuse.roles import stored_members
 
 X, W = array(8, 8), array(8, 8)
@@ -311,3 +312,28 @@ def test_equal_layers_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (few, questions), (many, of_many) = found[8], found[24]
     assert many > few
     assert 0 < of_many == questions
+
+
+def layered() -> Any:
+    """The loss of residual layers with layer norms, and its gradients."""
+
+    def normed(x: Any) -> Any:
+        centred = x - x.mean(1, keepdims=True)
+        return centred * lax.rsqrt(tnp.square(centred).mean(1, keepdims=True) + 1e-5)
+
+    def loss(x: Any, layers: Any) -> Any:
+        for w, b in layers:
+            x = x + (normed(x) @ w + b)
+        return tnp.sum(tnp.square(normed(x)))
+
+    return td.value_and_grad(loss, argnums=(0, 1))
+
+
+def test_equal_layers_have_equal_kernels() -> None:
+    def nests(count: int) -> set[Any]:
+        graph = td.jit(layered()).graph(X, [(W, X[0])] * count)
+        entries = stages(graph, TARGETS["reference"]).kernels.entries
+        found = [e.kernel for e in entries if isinstance(e.kernel, Launch)]
+        return {launch.nest for launch in found}
+
+    assert len(nests(2)) == len(nests(3)) == len(nests(4))
