@@ -209,7 +209,8 @@ polygamma = elementwise(
 def _integer_pow_partial(g: Any, out: Any, x: Any, *, n: int) -> Any:
     if n == 0:
         return mul(g, 0.0)
-    return mul(g, mul(float(n), integer_pow(x, n=n - 1)))
+    power = x if n == 2 else integer_pow(x, n=n - 1)
+    return mul(g, mul(float(n), power))
 
 
 def _integer_pow_run(x: Any, *, n: int) -> Any:

@@ -149,7 +149,8 @@ class CPUTarget:
         native.begin(foreseen(graph, self.lowering, optimised))
 
     def ready(self, kernels: Kernels) -> None:
-        native.begin(lowered(kernels), cpu_count())
+        # What further calls need can wait the longest.
+        native.begin([*lowered(kernels), callpath.SOURCE], cpu_count())
 
     def expect_sizes(self, plan: Plan) -> None:
         native.begin(for_other_sizes(plan.steps))

@@ -43,6 +43,52 @@ def choose(part: Partition) -> None:
     ]
     for start in range(0, len(candidates), _TOGETHER):
         _settle(candidates[start : start + _TOGETHER], part)
+    for eq, node in candidates:
+        _reconsider(eq, node, part)
+
+
+def _reconsider(eq: Equation, node: Cluster, part: Partition) -> None:
+    """Has a value stored after all, if its readers load less then. Who reads it is
+    known only when all is marked: those, too, that compute more from it."""
+    flow, v = part.flow, eq.outputs[0]
+    readers = _readers(v, node, part) if v in flow.recomputed else []
+    if len(readers) < 2:
+        return
+    walk = _Walk(v, node, part, any([r.form == "mid" for r in readers]))
+    axes = walk.axes(v)
+    walk.cost(v)
+    if len([u for u in walk.leaves if walk.axes(u) >= axes]) < 2:
+        return
+    loads = [
+        sum([walk.axes(u) >= axes for r in readers for u in _reads(r, at, flow)])
+        for at in (None, v)
+    ]
+    if loads[1] + 1 >= loads[0]:
+        return
+    changed = [*readers, node]
+    flow.recomputed.remove(v)
+    if not all([builds(cluster, part) for cluster in changed]):
+        flow.recomputed.add(v)
+        for cluster in changed:
+            part.built.pop(cluster, None)
+
+
+def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
+    """What a cluster loads, if one value is stored."""
+    made = {v for eq in cluster.equations for v in eq.outputs}
+    found: set[Var] = set()
+    todo = [a for eq in cluster.equations for a in eq.inputs]
+    seen: set[Var] = set()
+    while todo:
+        v, _ = flow.resolve(todo.pop())
+        if isinstance(v, Lit) or v in made or v in seen:
+            continue
+        seen.add(v)
+        if v is not stored and (v in flow.inline or v in flow.recomputed):
+            todo += flow.maker[v].inputs
+        else:
+            found.add(v)
+    return found
 
 
 def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None:
@@ -97,6 +143,9 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> _Found:
     # counted, not bytes: the same program at another size must have the same kernels.
     axes, most = walk.axes(v), 1 + len(readers)
     leaves = {u for u in walk.leaves if walk.axes(u) >= axes}
+    # A leaf that nobody else needs in memory would be stored in place of the value.
+    if any(part.owner.get(u) is node and not is_stored(u, node, part) for u in leaves):
+        return _NOTHING
     if len(leaves) * len(readers) > most:
         loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
         if loads > most:

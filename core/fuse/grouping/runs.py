@@ -20,7 +20,7 @@ from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.grouping.recompute import builds
 from treadle.fuse.lowering.nests import summation
 from treadle.fuse.order import Node
-from treadle.fuse.roles import is_fused
+from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Reduction
@@ -124,7 +124,12 @@ def _lengthened(
     before: dict[Node | Equation, Any] = {
         r: part.built[r] for r in readers if r in part.built
     }
-    sums = [(r, summation(r, flow)) for r in readers if r.reduced]
+
+    def sums() -> list[list[list[int]]]:
+        summing = [r for r in readers if r.reduced]
+        return [summation(r, flow, stored_members(r, part)) for r in summing]
+
+    loops = sums()
     for row in rows:
         small = _small(eq, row, number, flow)
         (made,) = small.equations
@@ -136,7 +141,7 @@ def _lengthened(
         if (
             operands_fit(small.space, made, flow)
             and all(builds(r, part) for r in readers)
-            and all(summation(r, flow) == loops for r, loops in sums)
+            and sums() == loops
         ):
             return small
         flow.replace_view(seen, eq)

@@ -14,6 +14,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
+from treadle.fuse.lowering.needed import needed
 from treadle.fuse.lowering.vectors import FILLS, NEAR, filling, fills, innermost
 from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
@@ -307,16 +308,19 @@ def build(
     return launch
 
 
-def summation(cluster: Cluster, flow: Dataflow) -> list[list[int]]:
+def summation(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> list[list[int]]:
     """The loops over the dimensions that a cluster reduces: sums depend on them."""
-    body, sizes = _members(cluster, flow), cluster.space.sizes
+    body, sizes = _members(cluster, flow, stored), cluster.space.sizes
     return coalesce(_reduced(cluster, body), body.accesses, sizes)
 
 
-def _members(cluster: Cluster, flow: Dataflow) -> NestWriter:
+def _members(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> NestWriter:
     body = NestWriter(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
+    for v in [v for eq in cluster.equations for v in eq.outputs if v in stored]:
+        body.store(v, cluster.space.maps[v], body.known[v])
+    body.instrs, body.accesses = needed(body.instrs, body.accesses)
     return body
 
 
@@ -328,12 +332,7 @@ def _reduced(cluster: Cluster, body: NestWriter) -> list[int]:
 
 
 def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
-    body = _members(cluster, flow)
-    for eq in cluster.equations:
-        for v in eq.outputs:
-            if v in stored:
-                body.store(v, cluster.space.maps[v], body.known[v])
-    sizes = cluster.space.sizes
+    body, sizes = _members(cluster, flow, stored), cluster.space.sizes
     kept = [d for d in sizes if d not in cluster.reduced]
     kept.sort(key=ranking(body.accesses, sizes))
     reduced = _reduced(cluster, body)

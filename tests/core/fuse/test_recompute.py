@@ -18,6 +18,7 @@ from treadle.check import check
 from treadle.compile import stages
 from treadle.fuse.grouping import recompute
 from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.lowering.launches import Launch
 from treadle.fuse.roles import stored_members
 
 X, W = array(8, 8), array(8, 8)
@@ -196,9 +197,10 @@ def test_what_is_taken_back_was_not_marked_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def function(x: Any, w: Any) -> Any:
-        shifted = tnp.square(x).sum(1, keepdims=True) + 1.0
+        total = tnp.square(x).sum(1, keepdims=True)
+        shifted = total + 1.0
         scale = lax.rsqrt(shifted)
-        one = (tnp.exp((x * scale + shifted) @ w) * shifted).sum(1)
+        one = (tnp.exp((x * scale + shifted) @ w) * shifted - total).sum(1)
         return (tnp.exp((one[:, None] * x) @ w) * scale).sum(1)
 
     def refuses_scales(cluster: Any, part: Any) -> bool:
@@ -210,6 +212,19 @@ def test_what_is_taken_back_was_not_marked_before(
     assert recomputed(function, X, W) == ["add"]
     # `one` is built of the sum of squares, so that is stored.
     check(stages(td.jit(function).graph(X, W), TARGETS["reference"]))
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_what_would_be_stored_in_its_place_stays_where_it_is(anyway: bool) -> None:
+    def function(x: Any, w: Any) -> Any:
+        total = tnp.sum(x, 1)
+        mean = total / 8.0
+        z = (mean[:, None] * x) @ w
+        scaled = tnp.exp(z) * mean[:, None]
+        return tnp.sum(scaled - total[:, None] if anyway else scaled, 1)
+
+    # A mean is stored rather than the sum that it is made of, unless that is needed.
+    assert ("div" in recomputed(function, X, W)) == anyway
 
 
 def test_what_a_value_is_made_from_is_computed_again_with_it() -> None:
@@ -297,3 +312,28 @@ def test_equal_layers_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (few, questions), (many, of_many) = found[8], found[24]
     assert many > few
     assert 0 < of_many == questions
+
+
+def layered() -> Any:
+    """The loss of residual layers with layer norms, and its gradients."""
+
+    def normed(x: Any) -> Any:
+        centred = x - x.mean(1, keepdims=True)
+        return centred * lax.rsqrt(tnp.square(centred).mean(1, keepdims=True) + 1e-5)
+
+    def loss(x: Any, layers: Any) -> Any:
+        for w, b in layers:
+            x = x + (normed(x) @ w + b)
+        return tnp.sum(tnp.square(normed(x)))
+
+    return td.value_and_grad(loss, argnums=(0, 1))
+
+
+def test_equal_layers_have_equal_kernels() -> None:
+    def nests(count: int) -> set[Any]:
+        graph = td.jit(layered()).graph(X, [(W, X[0])] * count)
+        entries = stages(graph, TARGETS["reference"]).kernels.entries
+        found = [e.kernel for e in entries if isinstance(e.kernel, Launch)]
+        return {launch.nest for launch in found}
+
+    assert len(nests(2)) == len(nests(3)) == len(nests(4))

@@ -61,7 +61,8 @@ class Builder:
 
     def op(self, expression: str) -> str:
         """Emits ``%t = expression`` and gives the name."""
-        result = self.name()
+        self._count += 1
+        result = f"%t{self._count}"
         self.lines.append(f"  {result} = {expression}")
         return result
 

@@ -100,7 +100,7 @@ def literal(number: Number, kind: str, lanes: int = 1) -> str:
     return text if lanes == 1 else f"splat ({kind} {text})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Value:
     """An IR value. Operators take a Value of the same kind, or a Python number.
 
@@ -110,7 +110,8 @@ class Value:
     LLVM decides it by what stands around them. A half float may remember its bits
     (`word`), which are what memory holds of it, or what it holds of this vector and of
     another one in turns (`both`, see `turns`). A vector of equal elements remembers
-    the `one` of them.
+    the `one` of them. Nobody changes one. (Frozen, it takes four times as long to make:
+    a kernel has thousands.)
     """
 
     b: Builder
@@ -355,6 +356,10 @@ def lane_numbers(b: Builder, kind: str, lanes: int) -> Value:
     """The vector 0, 1, 2, ..."""
     if lanes == 1:
         return constant(b, 0, kind)
+    return Value(b, _counted(kind, lanes), kind, lanes)
+
+
+@cache
+def _counted(kind: str, lanes: int) -> str:
     texts = (literal(i, kind) for i in range(lanes))
-    text = "<" + ", ".join(f"{kind} {t}" for t in texts) + ">"
-    return Value(b, text, kind, lanes)
+    return "<" + ", ".join(f"{kind} {t}" for t in texts) + ">"

@@ -294,6 +294,10 @@ def _measured() -> dict[str, int]:
     }
 
 
+SOURCE = native.Source("callpath", "callpath", callpath_ir, level=0)
+"""Nearly all of its time goes to CPython's functions, and there is a lot of code."""
+
+
 class _Method(ctypes.Structure):
     """CPython's PyMethodDef."""
 
@@ -312,9 +316,7 @@ _METH_FASTCALL = 0x80
 def _make() -> tuple[Callable[[_Method, bytes, Any], Path], _Method]:
     """Makes the native function of Python's, from its definition, its words and what
     they point to; and its definition, which must live as long as it."""
-    # Nearly all of its time goes to CPython's functions, and there is a lot of code.
-    source = native.Source("callpath", "callpath", callpath_ir, level=0)
-    address = native.load([source])[source.key]
+    address = native.load([SOURCE])[SOURCE.key]
     definition = _Method(b"call", address, _METH_FASTCALL, None)
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = [ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object]

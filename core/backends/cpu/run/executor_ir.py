@@ -14,6 +14,8 @@ many threads may run one program at once:
     load patch    i | width << 32          block[i] = memory at block[i]; width 1, 4, 8
 
 Then the opcode acts on the block; `OPCODES` lists what it expects there.
+
+Loop indices are hidden from LLVM's loop strength reduction, as in `emit/builder.py`.
 """
 
 from __future__ import annotations
@@ -182,7 +184,8 @@ body:
   %tasks = load i64, ptr %tasks_at
   %total1 = add i64 %total, %tasks
   store i64 %total1, ptr %end_at
-  %i1 = add i64 %i, 1
+  %i1_ = add i64 %i, 1
+  %i1 = freeze i64 %i1_
   br label %head
 done:
   %total_at = getelementptr i64, ptr %block, i64 1
@@ -329,7 +332,8 @@ template_body:
   %t_to = getelementptr i64, ptr %block, i64 %t
   %words = load <8 x i64>, ptr %t_from, align 8
   store <8 x i64> %words, ptr %t_to, align 8
-  %t1 = add i64 %t, 8
+  %t1_ = add i64 %t, 8
+  %t1 = freeze i64 %t1_
   br label %template_head
 
 slot_start:
@@ -350,7 +354,8 @@ slot_body:
   %s_old = load i64, ptr %s_to
   %s_new = add i64 %s_old, %s_value
   store i64 %s_new, ptr %s_to
-  %s1 = add i64 %s, 1
+  %s1_ = add i64 %s, 1
+  %s1 = freeze i64 %s1_
   br label %slot_head
 
 scaled_start:
@@ -375,7 +380,8 @@ scaled_body:
   %c_old = load i64, ptr %c_to
   %c_new = add i64 %c_old, %c_product
   store i64 %c_new, ptr %c_to
-  %c2 = add i64 %c, 2
+  %c2_ = add i64 %c, 2
+  %c2 = freeze i64 %c2_
   br label %scaled_head
 
 load_start:
@@ -410,7 +416,8 @@ load8:
 load_done:
   %l_value = phi i64 [%l_value1, %load1], [%l_value4, %load4], [%l_value8, %load8]
   store i64 %l_value, ptr %l_to
-  %l1 = add i64 %l, 1
+  %l1_ = add i64 %l, 1
+  %l1 = freeze i64 %l1_
   br label %load_head
 
 act:

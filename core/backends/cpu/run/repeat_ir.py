@@ -36,7 +36,8 @@ parallel:
   call void @dispatch(ptr %program, ptr %function, ptr %arguments, i64 %tasks)
   br label %next
 next:
-  %i1 = add i64 %i, 1
+  %i1_ = add i64 %i, 1
+  %i1 = freeze i64 %i1_
   br label %head
 done:
   ret void
@@ -77,7 +78,8 @@ found:
   store ptr %function, ptr %function_at
   br label %next
 next:
-  %i1 = add i64 %i, 1
+  %i1_ = add i64 %i, 1
+  %i1 = freeze i64 %i1_
   br label %head
 done:
   ret void
@@ -102,7 +104,8 @@ body:
   %b_value = load i64, ptr %b_at
   store i64 %b_value, ptr %a_at
   store i64 %a_value, ptr %b_at
-  %i1 = add i64 %i, 1
+  %i1_ = add i64 %i, 1
+  %i1 = freeze i64 %i1_
   br label %head
 done:
   ret void
@@ -145,7 +148,8 @@ ask:
 work:
   call void @call_entries(ptr %program, ptr %block, i64 %tests, i64 %calls,
     i64 %strand)
-  %i1 = add i64 %i, 1
+  %i1_ = add i64 %i, 1
+  %i1 = freeze i64 %i1_
   br label %step_head
 
 step_head:
@@ -161,7 +165,8 @@ step:
   %s_old = load i64, ptr %s_to
   %s_new = add i64 %s_old, %s_by
   store i64 %s_new, ptr %s_to
-  %s2 = add i64 %s, 2
+  %s2_ = add i64 %s, 2
+  %s2 = freeze i64 %s2_
   br label %step_head
 
 turn_head:
@@ -179,7 +184,8 @@ turn:
   %t_back = sub i64 0, %t_by
   store i64 %t_new, ptr %t_to
   store i64 %t_back, ptr %t_by_at
-  %t2 = add i64 %t, 2
+  %t2_ = add i64 %t, 2
+  %t2 = freeze i64 %t2_
   br label %turn_head
 
 done:
@@ -243,7 +249,8 @@ prepare:
   %p_b_value = load i64, ptr %p_b_at
   %p_delta = sub i64 %p_b_value, %p_a_value
   store i64 %p_delta, ptr %p_delta_at
-  %p2 = add i64 %p, 2
+  %p2_ = add i64 %p, 2
+  %p2 = freeze i64 %p2_
   br label %prepare_head
 
 run:
