@@ -197,12 +197,12 @@ def _emit_block(code: Code, masks: tuple[str, ...]) -> None:
         ct = rows_of(code, ct, count, value_depth, Area.CT_ROWS)
         with code.loop(begin, code.most(end, begin + 1), COLUMNS) as c0:
             chunk = c0, code.least(c0 + COLUMNS, end)
-            for rows, panels, deep, area in (
+            for factor, panels, deep, area in (
                 (query, Area.KEYS_T, depth, Area.SCORES),
                 (ct, Area.VALUES_T, value_depth, Area.GRADS),
             ):
                 given: Operands = (
-                    *("%args", *rows, code.units(deep)),
+                    *("%args", *factor, code.units(deep)),
                     *(code.area(panels), code.area(area)),
                     *(row, count, *chunk, code.i64("%full")),
                 )

@@ -112,7 +112,8 @@ def parts(spec: ConvSpec) -> list[Any]:
 
 
 def from_parts(parts: Sequence[Any]) -> ConvSpec:
-    made, at = [], 0
+    made: list[Any] = []
+    at = 0
     for _, kind, names in _FIELDS:
         stop = at + (len(names) if kind else 1)
         made.append(kind(*parts[at:stop]) if kind else parts[at])
