@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import treadle as td
 from treadle import tree
+from treadle.api.keywords import meant, unknown_keyword
 from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import (
@@ -156,7 +157,7 @@ class ModuleType(ABCMeta):
         except TypeError as error:
             # Raised by the call itself: the arguments don't fit.
             if error.__traceback__ is not None and not error.__traceback__.tb_next:
-                error.add_note(_called_as(cls))
+                error.add_note(_called_as(cls, unknown_keyword(error)))
             raise
         _seal(made)
         for check in cls._checks:  # type: ignore[attr-defined]
@@ -414,13 +415,16 @@ def _ties(
     return tuple(ties)
 
 
-def _called_as(cls: Any) -> str:
+def _called_as(cls: Any, unknown: str | None) -> str:
     parameters = [
         p.replace(annotation=p.empty)
         for p in inspect.signature(cls).parameters.values()
     ]
     text = f"It is {cls.__name__}{inspect.Signature(parameters)}."
-    if any(p.name == "key" for p in parameters):
+    names = [p.name for p in parameters]
+    if unknown is not None and (known := meant(unknown, names)):
+        text += f" `{unknown}` is `{known}` here."
+    if "key" in names and unknown in (None, "rngs"):
         text += " Random keys come from `rng.key(0)` and `rng.split(key)`."
     return text
 

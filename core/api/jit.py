@@ -194,6 +194,11 @@ class Jitted(CopiedAsFunction, Generic[P, R]):
         optimisation."""
         return Made.of(self, args, kwargs).graph
 
+    @boundary
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result for arguments like these."""
+        return Traced(Made.of(self, args, kwargs)).out_info
+
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each
         holds, milliseconds, calls. To be printed.

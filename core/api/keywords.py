@@ -44,6 +44,25 @@ _OURS = {
     "func": ("function",),
     "fn": ("function",),
     "chunk_size": ("batch_size",),
+    "use_bias": ("bias",),
+    "use_scale": ("scale",),
+    "affine": ("scale", "weight"),
+    "elementwise_affine": ("scale",),
+    "input_size": ("in_features",),
+    "features": ("out_features", "out_channels"),
+    "num_embeddings": ("entries",),
+    "embedding_dim": ("features",),
+    "num_groups": ("groups",),
+    "num_heads": ("heads",),
+    "embed_dim": ("width",),
+    "epsilon": ("eps",),
+    "p": ("rate",),
+    "strides": ("stride",),
+    "kernel_dilation": ("dilation",),
+    "feature_group_count": ("groups",),
+    "kernel_init": ("weight_init",),
+    "scale_init": ("weight_init",),
+    "rngs": ("key",),
 }
 """Other libraries' names of arguments, and ours."""
 _PLACES = {
@@ -57,6 +76,7 @@ _NONE = {
     "requires_grad": "any function of arrays can be differentiated: `td.grad(f)(x)`",
     "device": "arrays are moved by `td.device_put`",
     "order": "arrays have no order in memory that a program could see",
+    "prevent_cse": "what is computed again is never taken from what there was before",
     "casting": "convert with `x.astype(dtype)`",
 }
 
@@ -130,6 +150,19 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
     return None
 
 
+def meant(keyword: str, names: list[str]) -> str | None:
+    """Which of a function's arguments another name of it means."""
+    known = [name for name in _OURS.get(keyword, ()) if name in names]
+    known = known or difflib.get_close_matches(keyword, names, n=1)
+    return known[0] if known else None
+
+
+def unknown_keyword(error: TypeError) -> str | None:
+    """The keyword that a call was refused for."""
+    found = _MESSAGE.fullmatch(str(error))
+    return found[2] if found else None
+
+
 def _remedy(function: Any, keyword: str) -> str:
     parameters = [
         p.replace(annotation=p.empty)
@@ -138,12 +171,11 @@ def _remedy(function: Any, keyword: str) -> str:
     if parameters and parameters[0].name == "self":
         parameters = parameters[1:]
     names = [p.name for p in parameters]
-    known = [name for name in _OURS.get(keyword, ()) if name in names]
-    known = known or difflib.get_close_matches(keyword, names, n=1)
+    known = meant(keyword, names)
     place = _PLACES.get(keyword, len(names))
     text = f"It is {function.__name__}{inspect.Signature(parameters)}"
     if known:
-        return f"{text}: `{keyword}` is `{known[0]}` here."
+        return f"{text}: `{keyword}` is `{known}` here."
     if place < len(names):
         return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
     if keyword in _NONE:
