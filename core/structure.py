@@ -242,7 +242,7 @@ class _Static(tuple):
 
 
 def register_dataclass(
-    kind: type[T], *, static: Sequence[str] = (), **unknown: Any
+    kind: type[T], *, static: Sequence[str] = (), **others: Any
 ) -> type[T]:
     """Makes a dataclass a container of its fields. Those named in `static`, and those
     made by ``field(metadata={"static": True})``, are no children, and need a hash.
@@ -260,7 +260,7 @@ def register_dataclass(
     >>> tree.leaves(Pair(1, 2))
     [1, 2]
     """
-    for name in unknown:
+    for name in others:
         raise TypeError(
             f"register_dataclass has no argument {name!r}{at(user_source())}\nIts "
             "fields are children; say `static=[...]` for those that are not."

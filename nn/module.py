@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 import treadle as td
 from treadle import tree
-from treadle.api.keywords import meant, unknown_keyword
 from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import (
@@ -30,6 +29,7 @@ from treadle.nn.role import Mark, Marked, marks_in, strip
 from treadle.nn.sharing import MISSING, Tie, at_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
+from treadle.spellings import meant, unknown_keyword
 
 _FROZEN = """\
 can't assign to `{name}`: {owner} is a Module, and modules are frozen once made{at}

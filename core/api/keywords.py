@@ -7,64 +7,16 @@ Python raises that error before any line of the function runs. Where the error p
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import linecache
-import re
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 from treadle.errors import is_ours
+from treadle.spellings import REFUSED, meant
 from treadle.trace.value import Value
 
-_MESSAGE = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
-_OURS = {
-    "dim": ("axis", "axes", "dimension", "dimensions"),
-    "dims": ("axis", "axes", "dimensions", "dims"),
-    "axes": ("axis",),
-    "axis": ("axes", "dimension", "dimensions"),
-    "keepdim": ("keepdims",),
-    "in_dims": ("in_axes",),
-    "out_dims": ("out_axes",),
-    "unbiased": ("correction", "ddof"),
-    "size": ("shape",),
-    "generator": ("key",),
-    "negative_slope": ("slope",),
-    "num_classes": ("classes",),
-    "a_min": ("min",),
-    "a_max": ("max",),
-    "interpolation": ("method",),
-    "prec": ("precision",),
-    "static_argnums": ("static",),
-    "static_argnames": ("static",),
-    "donate_argnums": ("donate",),
-    "donate_argnames": ("donate",),
-    "fun": ("function",),
-    "func": ("function",),
-    "fn": ("function",),
-    "chunk_size": ("batch_size",),
-    "use_bias": ("bias",),
-    "use_scale": ("scale",),
-    "affine": ("scale", "weight"),
-    "elementwise_affine": ("scale",),
-    "input_size": ("in_features",),
-    "features": ("out_features", "out_channels"),
-    "num_embeddings": ("entries",),
-    "embedding_dim": ("features",),
-    "num_groups": ("groups",),
-    "num_heads": ("heads",),
-    "embed_dim": ("width",),
-    "epsilon": ("eps",),
-    "p": ("rate",),
-    "strides": ("stride",),
-    "kernel_dilation": ("dilation",),
-    "feature_group_count": ("groups",),
-    "kernel_init": ("weight_init",),
-    "scale_init": ("weight_init",),
-    "rngs": ("key",),
-}
-"""Other libraries' names of arguments, and ours."""
 _PLACES = {
     **dict.fromkeys(("input", "a", "arr", "array", "x1", "m", "tensors", "self"), 0),
     **dict.fromkeys(("other", "b", "x2", "v", "mat2"), 1),
@@ -89,7 +41,7 @@ def add_remedy(error: BaseException, boundary: Callable[..., Any]) -> None:
     """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
-    found = _MESSAGE.fullmatch(str(error))
+    found = REFUSED.fullmatch(str(error))
     call, traceback = None, error.__traceback__ if found else None
     while traceback is not None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
@@ -148,19 +100,6 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
     if base is None or isinstance(base, Value):
         return getattr(Value, expression.attr, None)
     return None
-
-
-def meant(keyword: str, names: list[str]) -> str | None:
-    """Which of a function's arguments another name of it means."""
-    known = [name for name in _OURS.get(keyword, ()) if name in names]
-    known = known or difflib.get_close_matches(keyword, names, n=1)
-    return known[0] if known else None
-
-
-def unknown_keyword(error: TypeError) -> str | None:
-    """The keyword that a call was refused for."""
-    found = _MESSAGE.fullmatch(str(error))
-    return found[2] if found else None
 
 
 def _remedy(function: Any, keyword: str) -> str:

@@ -82,9 +82,7 @@ def type_of_leaf(leaf: Any, where: str) -> ArrayType:
 
 
 @boundary
-def trace(
-    function: Callable[..., Any], static: Which = ()
-) -> Callable[..., Graph]:
+def trace(function: Callable[..., Any], static: Which = ()) -> Callable[..., Graph]:
     """A function that returns the graph of `function` for the given arguments.
 
     Its inputs are the leaves of the arguments (which may be `ShapeDtype`); arrays that

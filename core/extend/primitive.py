@@ -24,6 +24,7 @@ from treadle.trace.value import typeof
 
 Rule = Callable[..., Any]
 
+
 class _Own(NamedTuple):
     """A primitive that a user has made. code: of what made it, in that line."""
 
@@ -142,10 +143,10 @@ def _check_name(name: str) -> tuple[CodeType | None, int]:
     known = _OWN.get(name)
     if known is not None:
         if not _is_again(known, code, line):
+            first = f"{known.code.co_filename if known.code else '?'}:{known.line}"
             raise ValueError(
-                f"the primitive {name!r} is there already{at(user_source())}\n  made at "
-                f"{known.code.co_filename if known.code else '?'}:{known.line}\n"
-                "Give one of them another name."
+                f"the primitive {name!r} is there already{at(user_source())}\n"
+                f"  made at {first}\nGive one of them another name."
             )
         registry.pop(name)
     return code, line

@@ -62,8 +62,7 @@ class _Source(NamedTuple):
         return [
             handler
             for s in self.path(line, column)
-            if isinstance(s, ast.Try)
-            and any(covers(b, line, column) for b in s.body)
+            if isinstance(s, ast.Try) and any(covers(b, line, column) for b in s.body)
             for handler in s.handlers
         ]
 
