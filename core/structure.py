@@ -241,8 +241,14 @@ class _Static(tuple):
     __hash__ = tuple.__hash__
 
 
-def register_dataclass(kind: type[T], static: Sequence[str] = ()) -> type[T]:
-    """Makes a dataclass a container; the fields named in `static` are not children.
+def register_dataclass(
+    kind: type[T], *, static: Sequence[str] = (), **others: Any
+) -> type[T]:
+    """Makes a dataclass a container of its fields. Those named in `static`, and those
+    made by ``field(metadata={"static": True})``, are no children, and need a hash.
+
+    Raises:
+      TypeError: if it is no dataclass. ValueError: for a field that it has not.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -254,12 +260,21 @@ def register_dataclass(kind: type[T], static: Sequence[str] = ()) -> type[T]:
     >>> tree.leaves(Pair(1, 2))
     [1, 2]
     """
+    for name in others:
+        raise TypeError(
+            f"register_dataclass has no argument {name!r}{at(user_source())}\nIts "
+            "fields are children; say `static=[...]` for those that are not."
+        )
     if not is_dataclass(kind):
-        raise TypeError(f"{kind!r} is not a dataclass")
+        raise TypeError(f"{kind!r} is not a dataclass{at(user_source())}")
     names = [f.name for f in fields(kind)]
+    static = [*static, *[f.name for f in fields(kind) if f.metadata.get("static")]]
     unknown = set(static) - set(names)
     if unknown:
-        raise ValueError(f"{kind.__name__} has no field {sorted(unknown)[0]!r}")
+        raise ValueError(
+            f"{kind.__name__} has no field {sorted(unknown)[0]!r}{at(user_source())}\n"
+            f"It has {', '.join(names)}."
+        )
     moving = tuple(n for n in names if n not in static)
     fixed = tuple(n for n in names if n in static)
 

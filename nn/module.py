@@ -29,6 +29,7 @@ from treadle.nn.role import Mark, Marked, marks_in, strip
 from treadle.nn.sharing import MISSING, Tie, at_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
+from treadle.spellings import meant, unknown_keyword
 
 _FROZEN = """\
 can't assign to `{name}`: {owner} is a Module, and modules are frozen once made{at}
@@ -156,7 +157,7 @@ class ModuleType(ABCMeta):
         except TypeError as error:
             # Raised by the call itself: the arguments don't fit.
             if error.__traceback__ is not None and not error.__traceback__.tb_next:
-                error.add_note(_called_as(cls))
+                error.add_note(_called_as(cls, unknown_keyword(error)))
             raise
         _seal(made)
         for check in cls._checks:  # type: ignore[attr-defined]
@@ -414,13 +415,16 @@ def _ties(
     return tuple(ties)
 
 
-def _called_as(cls: Any) -> str:
+def _called_as(cls: Any, unknown: str | None) -> str:
     parameters = [
         p.replace(annotation=p.empty)
         for p in inspect.signature(cls).parameters.values()
     ]
     text = f"It is {cls.__name__}{inspect.Signature(parameters)}."
-    if any(p.name == "key" for p in parameters):
+    names = [p.name for p in parameters]
+    if unknown is not None and (known := meant(unknown, names)):
+        text += f" `{unknown}` is `{known}` here."
+    if "key" in names and unknown in (None, "rngs"):
         text += " Random keys come from `rng.key(0)` and `rng.split(key)`."
     return text
 

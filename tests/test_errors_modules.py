@@ -184,3 +184,22 @@ def test_an_error_inside_a_layer_gets_no_note() -> None:
     with pytest.raises(TypeError) as caught:
         nn.Linear(3, 4, key=0)
     assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("layer", "args", "keyword", "ours"),
+    [
+        ("Linear", (3, 4), "use_bias", "bias"),
+        ("Linear", (3, 4), "rngs", "key"),
+        ("Conv2d", (3, 4, 3), "strides", "stride"),
+        ("LayerNorm", (3,), "epsilon", "eps"),
+        ("Dropout", (), "p", "rate"),
+        ("Embedding", (), "num_embeddings", "entries"),
+    ],
+)
+def test_layers_say_what_other_libraries_arguments_are_here(
+    layer: str, args: tuple, keyword: str, ours: str
+) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword") as caught:
+        getattr(nn, layer)(*args, **{keyword: 1})
+    assert f"`{keyword}` is `{ours}` here." in caught.value.__notes__[0]

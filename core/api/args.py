@@ -67,6 +67,11 @@ _NOT_NEEDED = {
     "inline": "a jitted function within another one is always part of its program",
     "device": "a program runs where its arguments are: `td.device_put`",
     "backend": "a program runs where its arguments are: `td.device_put`",
+    "in_shardings": "a program runs on one device, where its arguments are",
+    "out_shardings": "a program runs on one device, where its arguments are",
+    "compiler_options": "there is one way of compiling; `TREADLE_CPU` sets the target",
+    "mode": "there is one way of compiling",
+    "fullgraph": "a function is always compiled as a whole",
 }
 
 
@@ -307,11 +312,11 @@ class Chosen:
         self.numbers = [n % len(args) for n in numbers]
         self.__name__ = name_of(function)
 
-    def __call__(self, *moving: Any) -> Any:
+    def __call__(self, *moving: Any, **named: Any) -> Any:
         full = list(self.args)
         for n, x in zip(self.numbers, moving, strict=True):
             full[n] = x
-        return self.function(*full, **self.kwargs)
+        return self.function(*full, **self.kwargs, **named)
 
     @property
     def __signature__(self) -> inspect.Signature | None:

@@ -12,6 +12,7 @@ from treadle.api.args import (
     check_leaf,
     described,
     name_of,
+    positions,
     signature_of,
 )
 from treadle.api.boundary import boundary
@@ -39,9 +40,16 @@ class _Custom(Generic[P, R]):
 
     kind: str
 
-    def __init__(self, function: Callable[P, R], nondiff_argnums: Sequence[int]):
+    def __init__(
+        self,
+        function: Callable[P, R],
+        nondiff_argnums: Sequence[int],
+        nondiff_argnames: Sequence[str],
+    ):
         self.function = function
-        self.nondiff = tuple(nondiff_argnums)
+        named = (nondiff_argnames,) * isinstance(nondiff_argnames, str)
+        numbers, _ = positions(function, named or nondiff_argnames, "nondiff_argnames")
+        self.nondiff = (*nondiff_argnums, *sorted(numbers - {*nondiff_argnums}))
         self._signature = signature_of(function)
         update_wrapper(self, function, updated=())
 
@@ -132,6 +140,7 @@ class custom_jvp(_Custom[P, R]):
       function: from pytrees of arrays to a pytree of arrays.
       nondiff_argnums: arguments that are not differentiated; they may be anything
         (functions, strings…), and come first in the rule.
+      nondiff_argnames: more of them, by their names.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> @td.custom_jvp
@@ -148,9 +157,12 @@ class custom_jvp(_Custom[P, R]):
     kind = "custom_jvp"
 
     def __init__(
-        self, function: Callable[P, R], nondiff_argnums: Sequence[int] = ()
+        self,
+        function: Callable[P, R],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
     ) -> None:
-        super().__init__(function, nondiff_argnums)
+        super().__init__(function, nondiff_argnums, nondiff_argnames)
         self.rule: Callable[..., Any] | None = None
         self.symbolic_zeros = False
 
@@ -250,6 +262,7 @@ class custom_vjp(_Custom[P, R]):
       function: from pytrees of arrays to a pytree of arrays.
       nondiff_argnums: arguments that are not differentiated; they may be anything, and
         come first in the backward function.
+      nondiff_argnames: more of them, by their names.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> @td.custom_vjp
@@ -267,9 +280,12 @@ class custom_vjp(_Custom[P, R]):
     kind = "custom_vjp"
 
     def __init__(
-        self, function: Callable[P, R], nondiff_argnums: Sequence[int] = ()
+        self,
+        function: Callable[P, R],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
     ) -> None:
-        super().__init__(function, nondiff_argnums)
+        super().__init__(function, nondiff_argnums, nondiff_argnames)
         self.forward: Callable[..., Any] | None = None
         self.backward: Callable[..., Any] | None = None
         self.symbolic_zeros = False

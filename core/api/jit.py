@@ -186,13 +186,16 @@ class Jitted(CopiedAsFunction, Generic[P, R]):
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The planned program, in the same way: numbers for cost and memory."""
-        return Traced(Made.of(self, args, kwargs)).lower()
+        return self.trace(*args, **kwargs).lower()
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        """The traced program for these arguments (or `ShapeDtype`), before any
-        optimisation."""
+        """The traced program for these arguments (or `ShapeDtype`), as written."""
         return Made.of(self, args, kwargs).graph
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result for arguments like these."""
+        return self.trace(*args, **kwargs).out_info
 
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each

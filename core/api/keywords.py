@@ -7,45 +7,16 @@ Python raises that error before any line of the function runs. Where the error p
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import linecache
-import re
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 from treadle.errors import is_ours
+from treadle.spellings import REFUSED, meant
 from treadle.trace.value import Value
 
-_MESSAGE = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
-_OURS = {
-    "dim": ("axis", "axes", "dimension", "dimensions"),
-    "dims": ("axis", "axes", "dimensions", "dims"),
-    "axes": ("axis",),
-    "axis": ("axes", "dimension", "dimensions"),
-    "keepdim": ("keepdims",),
-    "in_dims": ("in_axes",),
-    "out_dims": ("out_axes",),
-    "unbiased": ("correction", "ddof"),
-    "size": ("shape",),
-    "generator": ("key",),
-    "negative_slope": ("slope",),
-    "num_classes": ("classes",),
-    "a_min": ("min",),
-    "a_max": ("max",),
-    "interpolation": ("method",),
-    "prec": ("precision",),
-    "static_argnums": ("static",),
-    "static_argnames": ("static",),
-    "donate_argnums": ("donate",),
-    "donate_argnames": ("donate",),
-    "fun": ("function",),
-    "func": ("function",),
-    "fn": ("function",),
-    "chunk_size": ("batch_size",),
-}
-"""Other libraries' names of arguments, and ours."""
 _PLACES = {
     **dict.fromkeys(("input", "a", "arr", "array", "x1", "m", "tensors", "self"), 0),
     **dict.fromkeys(("other", "b", "x2", "v", "mat2"), 1),
@@ -57,6 +28,7 @@ _NONE = {
     "requires_grad": "any function of arrays can be differentiated: `td.grad(f)(x)`",
     "device": "arrays are moved by `td.device_put`",
     "order": "arrays have no order in memory that a program could see",
+    "prevent_cse": "what is computed again is never taken from what there was before",
     "casting": "convert with `x.astype(dtype)`",
 }
 
@@ -69,7 +41,7 @@ def add_remedy(error: BaseException, boundary: Callable[..., Any]) -> None:
     """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
-    found = _MESSAGE.fullmatch(str(error))
+    found = REFUSED.fullmatch(str(error))
     call, traceback = None, error.__traceback__ if found else None
     while traceback is not None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
@@ -138,12 +110,11 @@ def _remedy(function: Any, keyword: str) -> str:
     if parameters and parameters[0].name == "self":
         parameters = parameters[1:]
     names = [p.name for p in parameters]
-    known = [name for name in _OURS.get(keyword, ()) if name in names]
-    known = known or difflib.get_close_matches(keyword, names, n=1)
+    known = meant(keyword, names)
     place = _PLACES.get(keyword, len(names))
     text = f"It is {function.__name__}{inspect.Signature(parameters)}"
     if known:
-        return f"{text}: `{keyword}` is `{known[0]}` here."
+        return f"{text}: `{keyword}` is `{known}` here."
     if place < len(names):
         return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
     if keyword in _NONE:

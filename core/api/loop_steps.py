@@ -44,7 +44,7 @@ from treadle.trace.rewrite import COUNT, LOOP
 from treadle.trace.source import Place
 from treadle.trace.stage import StageInterpreter, known_value
 from treadle.trace.value import NUMBERS, is_array, typeof
-from treadle.trace.ways import MOST_WAYS, check_resumed
+from treadle.trace.ways import MOST_WAYS, Restage, check_resumed
 
 _BODY = "the body of a loop"
 
@@ -228,9 +228,11 @@ def _add_returned(
             found.append((shape, [typeof(x) for x in returned]))
         return []
 
-    with owning(variables.all):
-        explore(once, [typeof(x) for x in leaves], lambda: _NOTHING, name=_BODY)
-    variables.put(variables.before)
+    try:
+        with owning(variables.all):
+            explore(once, [typeof(x) for x in leaves], lambda: _NOTHING, name=_BODY)
+    finally:
+        variables.put(variables.before)
     if len({shape for shape, _ in found}) > 1:
         raise Unfit
     zeros = []
@@ -319,6 +321,9 @@ def _repeat(
                 variables.put(before)
                 if not numbers.grew():
                     raise
+            except Restage:
+                variables.put(before)  # A `finally` of the user's may read them.
+                raise
     variables.put(before)
     outside.check(Outside.of(body, _repeat.__code__), _BODY, ONCE)
     put({n: x for n, x in carry.items() if n not in gone})

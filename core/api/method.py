@@ -38,5 +38,8 @@ class Method(Generic[P, R]):
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         return self._jitted.graph(self._instance, *args, **kwargs)
 
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted.eval_shape(self._instance, *args, **kwargs)
+
     def report(self) -> Report:
         return self._jitted.report()

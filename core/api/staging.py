@@ -11,7 +11,15 @@ import numpy as np
 
 from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
-from treadle.api.args import argument, check_leaf, check_results, name_of
+from treadle.api.args import (
+    Chosen,
+    Which,
+    argument,
+    check_leaf,
+    check_results,
+    name_of,
+    positions,
+)
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
@@ -74,11 +82,14 @@ def type_of_leaf(leaf: Any, where: str) -> ArrayType:
 
 
 @boundary
-def trace(function: Callable[..., Any]) -> Callable[..., Graph]:
+def trace(function: Callable[..., Any], static: Which = ()) -> Callable[..., Graph]:
     """A function that returns the graph of `function` for the given arguments.
 
     Its inputs are the leaves of the arguments (which may be `ShapeDtype`); arrays that
     `function` closes over are constants in it.
+
+    Args:
+      static: arguments, by name or position, that are Python values to the function.
 
     >>> import treadle as td
     >>> print(td.trace(lambda x: x * 2.0 + 1.0)(td.ShapeDtype((3,))))
@@ -88,10 +99,18 @@ def trace(function: Callable[..., Any]) -> Callable[..., Graph]:
       return c
     """
 
+    numbers, names = positions(function, static, "static")
+
     @boundary
     @wraps(function)
     def trace_function(*args: Any, **kwargs: Any) -> Graph:
-        return stage_pytrees(function, args, kwargs)[0]
+        if not numbers and not names:
+            return stage_pytrees(function, args, kwargs)[0]
+        fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
+        moving = [n for n in range(len(args)) if n not in fixed]
+        named = {k: kwargs.pop(k) for k in names & kwargs.keys()}
+        chosen = Chosen(function, moving, args, named)
+        return stage_pytrees(chosen, tuple([args[n] for n in moving]), kwargs)[0]
 
     return trace_function
 

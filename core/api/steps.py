@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
-from treadle.control.ways import joined
+from treadle.control.ways import check_uncaught, joined
 from treadle.errors import MutationError, StructureError, is_ours
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
@@ -174,8 +174,9 @@ class Step:
             writer.explore(self._once, (), lambda: None)
             raised = any(way.error is not None for way in writer.ways)
             # An `except` around the statement wants the error itself.
-            if raised and source.is_caught(caller(), state.retries[-1].depth):
+            if raised and source.caught_at(caller(), state.retries[-1].depth):
                 raise Unfit
+            check_uncaught(writer)
             if len(set(self.given)) > 1:
                 raise Differs
             known = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,15 +11,17 @@ from treadle.arraytype import ArrayType
 from treadle.control.callback import io_callback
 from treadle.control.cond import cond
 from treadle.control.graphs import add_zeros
-from treadle.errors import StructureError, at
+from treadle.errors import StructureError, TracerError, at
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
-from treadle.trace.interpreter import entering
+from treadle.trace.interpreter import entering, state
+from treadle.trace.source import caught_at
 from treadle.trace.ways import (
     Caller,
     Decision,
     Explorer,
+    Refused,
     Retry,
     Way,
     check_resumed,
@@ -44,16 +47,21 @@ def explore(
       StructureError, TypeError: if results differ in structure or type from way to way.
     """
     caller = Caller()
-    with retrying(caller):
-        while True:
-            try:
-                found = _explored(function, types, form, closed, name)
-            except Retry as again:
-                if again.caller is not caller:
-                    raise
-                continue
-            check_resumed(None, name)
-            return found
+    try:
+        with retrying(caller):
+            while True:
+                try:
+                    found = _explored(function, types, form, closed, name)
+                except Retry as again:
+                    if again.caller is not caller:
+                        raise
+                    continue
+                check_resumed(None, name)
+                return found
+    except Refused as refused:
+        if state.retries:
+            raise
+        raise refused.error from None
 
 
 def _explored(
@@ -67,10 +75,35 @@ def _explored(
     with entering(writer):
         arguments = [writer.argument(t) for t in types]
         writer.explore(function, arguments, form)
+        check_uncaught(writer)
         outputs = joined(writer)
         inputs = [*writer.capture_vars, *(a.atom for a in arguments)]
         graph = Graph(inputs, writer.equations, outputs, name)  # type: ignore[arg-type]
         return graph, writer.captures()
+
+
+def check_uncaught(writer: Explorer) -> None:
+    """
+    Raises:
+      Refused: if an error that the function raises may be caught around it, by what is
+        traced, too: when the program runs there is no such `except` any more.
+    """
+    if len(state.retries) < 2 or len(writer.ways) < 2:
+        return
+    for error, decision in [(w.error, w.decisions[-1]) for w in writer.ways]:
+        if error is None:
+            continue
+        line = caught_at(sys._getframe(1), state.retries[0].depth, type(error))
+        if line:
+            text = _CAUGHT.format(type(error).__name__, line, at(decision.source))
+            raise Refused(TracerError(text))
+
+
+_CAUGHT = """\
+{0} is raised when a traced value says so, in what runs as one operation (a loop, a \
+branch, a jitted function), and caught around that, at {1}{2}
+A compiled program has no `except`: leave the loop by `break` with a flag, choose by \
+`tnp.where`, or catch it around the jitted function."""
 
 
 def branching(

@@ -28,14 +28,18 @@ from treadle.trace.value import is_array
 
 
 @boundary
-def callback(function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+def callback(
+    function: Callable[..., None], *args: Any, ordered: bool = True, **kwargs: Any
+) -> None:
     """Calls a Python function with NumPy arrays each time the program comes by.
 
     Derivatives pass it by; under `vmap` it is called for each example that comes by.
 
     Args:
       args, kwargs: pytrees of arrays.
+      ordered: says that the order matters; calls are in the program's order anyway.
     """
+    del ordered
     effect_on_host(_Quiet(function), args, kwargs)
 
 
@@ -71,11 +75,12 @@ class _Printer:
 
 
 @boundary
-def print(format: str, *args: Any, **kwargs: Any) -> None:
+def print(format: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Prints values each time the program comes by, also in compiled code.
 
     Args:
       format: as for `str.format`; its fields are the arguments, arrays or pytrees.
+      ordered: says that the order matters; lines are in the program's order anyway.
 
     Raises:
       IndexError, KeyError, ValueError, TypeError: if the format does not fit the
@@ -85,6 +90,7 @@ def print(format: str, *args: Any, **kwargs: Any) -> None:
     >>> td.debug.print("{} and {y}", 1, y=2)
     1 and 2
     """
+    del ordered
     leaves, form = tree.flatten((args, kwargs))
     traced = [is_array(x) for x in leaves]
     fixed = tuple(

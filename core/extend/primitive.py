@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from treadle import dtypes
 from treadle.api.boundary import boundary
 from treadle.api.loops import scan
 from treadle.arraytype import ArrayType
-from treadle.errors import at, user_source
+from treadle.errors import at, user_frame, user_source
 from treadle.np.operands import as_array, operand
 from treadle.ops import elementwise as families
 from treadle.ops.movement import move_axis
@@ -22,8 +24,17 @@ from treadle.trace.value import typeof
 
 Rule = Callable[..., Any]
 
-_OWN: dict[str, Op] = {}
-"""The primitives that users have made, by name: they may make them anew."""
+
+class _Own(NamedTuple):
+    """A primitive that a user has made. code: of what made it, in that line."""
+
+    op: Op
+    code: CodeType | None
+    line: int
+
+
+_OWN: dict[str, _Own] = {}
+"""The primitives that users have made, by name."""
 
 
 class Primitive:
@@ -72,8 +83,8 @@ def primitive(
     call its NumPy meaning on the host.
 
     Args:
-      name: with a dot, such as "mylib.cross": Treadle's own have none. Who uses a name
-        again replaces the primitive.
+      name: with a dot, such as "mylib.cross": Treadle's own have none. A module or cell
+        of a notebook that runs again replaces its primitives.
       run: ``(*numpy_arrays, **params) -> array``: what it computes. It is pure.
       types: ``(*types, **params) -> td.ShapeDtype(...)``: the shape and dtype of the
         result, from the like of the arguments (with `shape`, `dtype`, `ndim`). Bad
@@ -91,7 +102,7 @@ def primitive(
         give (and, for `ct`, take) sequences.
 
     Raises:
-      ValueError: for a name without a dot.
+      ValueError: for a name without a dot, and for one that is taken.
 
     >>> import numpy as np, treadle as td, treadle.numpy as tnp
     >>> cube = td.extend.primitive(
@@ -103,7 +114,7 @@ def primitive(
     >>> td.jit(td.grad(cube))(2.0)
     Array(12., dtype=float32)
     """
-    _check_name(name)
+    made_in = _check_name(name)
     adapted = _Adapted(name, run, types, multiple)
     op = Op(
         name,
@@ -115,18 +126,46 @@ def primitive(
         batch=adapted.one_by_one if batch is None else adapted.batch(batch),
         multiple=multiple,
     )
-    adapted.op = _OWN[name] = op
+    adapted.op = op
+    _OWN[name] = _Own(op, *made_in)
     return Primitive(op)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str) -> tuple[CodeType | None, int]:
+    """Where it is made."""
     if not isinstance(name, str) or "." not in name.strip("."):
         raise ValueError(
             f"a primitive's name has a dot, such as 'mylib.cross', got {name!r}"
             f"{at(user_source())}"
         )
-    if name in _OWN:
+    frame = user_frame()
+    code, line = (frame.f_code, frame.f_lineno) if frame else (None, 0)
+    known = _OWN.get(name)
+    if known is not None:
+        if not _is_again(known, code, line):
+            first = f"{known.code.co_filename if known.code else '?'}:{known.line}"
+            raise ValueError(
+                f"the primitive {name!r} is there already{at(user_source())}\n"
+                f"  made at {first}\nGive one of them another name."
+            )
         registry.pop(name)
+    return code, line
+
+
+def _is_again(known: _Own, code: CodeType | None, line: int) -> bool:
+    """Whether a primitive is made by what made the one of its name: the same line, or
+    that module or cell of a notebook, run once more."""
+    if code is None or known.code is None:
+        return True
+    if code is known.code:
+        return line == known.line
+    return code.co_filename == known.code.co_filename or not all(
+        map(_is_file, (code, known.code))
+    )
+
+
+def _is_file(code: CodeType) -> bool:
+    return os.path.exists(code.co_filename) and "ipykernel" not in code.co_filename
 
 
 class _Adapted:
@@ -290,7 +329,7 @@ def elementwise(
     >>> td.jit(td.vmap(td.grad(softsign)))(np.ones(2, "float32"))
     Array([0.25, 0.25], dtype=float32)
     """
-    _check_name(name)
+    made_in = _check_name(name)
     taken = frozenset([dtypes.canonical(d) for d in accepts])
     lowering: Lowering = Host(f"{name} has a NumPy meaning only")
     if expression is not None:
@@ -305,7 +344,7 @@ def elementwise(
         op.jvp = op.linearize = _no_partial(name)
     # Beside arrays, Python's numbers take their dtype, compiled or not.
     op.takes_scalars = True
-    _OWN[name] = op
+    _OWN[name] = _Own(op, *made_in)
     return Primitive(op)
 
 

@@ -42,7 +42,7 @@ def source_of(owner: Any, x: Any) -> tuple[str, Any]:
 
 _NAMES = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time "
-    "process_time_ns thread_time thread_time_ns"
+    "process_time_ns thread_time thread_time_ns localtime gmtime ctime strftime asctime"
 )
 _CLOCKS = frozenset(_NAMES.split())
 _ENTROPY = {

@@ -57,12 +57,14 @@ class _Source(NamedTuple):
                 found.append(node)
         return found[::-1]
 
-    def catches(self, line: int, column: int) -> bool:
-        """Whether errors from a position meet an `except`."""
-        tries = [
-            s for s in self.path(line, column) if isinstance(s, ast.Try) and s.handlers
+    def handlers(self, line: int, column: int) -> list[ast.ExceptHandler]:
+        """What errors from a position meet, the innermost first."""
+        return [
+            handler
+            for s in self.path(line, column)
+            if isinstance(s, ast.Try) and any(covers(b, line, column) for b in s.body)
+            for handler in s.handlers
         ]
-        return any(covers(b, line, column) for s in tries for b in s.body)
 
     def place(self, statement: ast.stmt) -> Place:
         return self.file, statement.lineno, statement.col_offset
@@ -172,15 +174,35 @@ def is_counted(frame: FrameType | None) -> bool:
     )
 
 
-def is_caught(frame: FrameType | None, within: int) -> bool:
-    """Whether an error that is raised in a frame may be caught by a function that is
-    running, down to that depth."""
+def caught_at(
+    frame: FrameType | None, within: int, kind: type[Exception] = Exception
+) -> str:
+    """The line of an `except` that may catch an error that is raised in a frame, of the
+    functions that are running, down to that depth; "" if there is none."""
     while frame is not None and depth(frame) > within:
         source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
-        if source is not None and source.catches(*_position(frame)):
-            return True
+        if source is not None:
+            for handler in source.handlers(*_position(frame)):
+                if _may_catch(handler.type, kind, frame):
+                    return f"{source.file}:{handler.lineno}"
         frame = frame.f_back
-    return False
+    return ""
+
+
+def _may_catch(caught: ast.expr | None, kind: type[Exception], frame: Any) -> bool:
+    """Whether what is written behind `except` is a class of an error, or not known."""
+    if isinstance(caught, ast.Tuple):
+        return any(_may_catch(part, kind, frame) for part in caught.elts)
+    if not isinstance(caught, ast.Name):
+        return True
+    for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+        if caught.id in names:
+            found = names[caught.id]
+            # An error of a class above `kind` may be of the one that is caught.
+            return not isinstance(found, type) or (
+                issubclass(kind, found) or kind is Exception
+            )
+    return True
 
 
 def _position(frame: FrameType) -> tuple[int, int]:

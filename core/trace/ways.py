@@ -416,6 +416,14 @@ class Restage(BaseException):
     the user's frames must not catch it."""
 
 
+class Refused(Restage):
+    """Something can't be traced, which no `except` of the user's is to hide: who traces
+    the outermost function raises the error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Caller:
     """Who traces a function, and does so anew upon `Retry`.
 
@@ -482,6 +490,10 @@ def restaged(
         with retrying(caller):
             return transform(function, *args, restages=True)
     except Restage as again:
-        if isinstance(again, Retry) and again.caller is not caller:
+        if isinstance(again, Refused) and not state.retries:
+            raise again.error from None
+        if isinstance(again, Refused) or (
+            isinstance(again, Retry) and again.caller is not caller
+        ):
             raise
     return transform(graph(), *args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -159,6 +159,32 @@ def test_static_classes() -> None:
 
 def scaled(a: Any, b: Any, *, by: Any = 1.0) -> Any:
     return (a * b).sum() * by
+
+
+def test_fields_of_a_dataclass_that_say_they_are_static() -> None:
+    @dataclass
+    class Layer:
+        weight: Any
+        name: str = field(metadata={"static": True})
+        size: int = 2
+
+    jax.tree_util.register_dataclass(Layer)
+    tree.register_dataclass(Layer, static=["size"])
+    layer = Layer(1.0, "a")
+    assert jax.tree.leaves(layer) == [1.0, 2]
+    assert tree.leaves(layer) == [1.0]
+    doubled = tree.map(lambda x: 2 * x, layer)
+    assert (doubled.weight, doubled.name, doubled.size) == (2.0, "a", 2)
+    for mistake, error, part in (
+        (lambda: tree.register_dataclass(int), TypeError, "no"),
+        (lambda: tree.register_dataclass(Layer, static="q"), ValueError, "size"),
+        (
+            lambda: tree.register_dataclass(Layer, meta_fields=["name"]),
+            TypeError,
+            "say `static=[...]`",
+        ),
+    ):
+        refused(mistake, error, part)
 
 
 def test_partial_is_a_pytree() -> None:

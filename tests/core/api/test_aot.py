@@ -48,6 +48,40 @@ def test_every_stage_says_what_goes_in_and_out() -> None:
     assert f.lower(*args, power=3).plan is lowered.plan
 
 
+def test_eval_shape_of_a_jitted_function_is_jaxs() -> None:
+    def f(x: Any, n: int) -> Any:
+        return {"a": x[:n] * 2, "b": (x > 0, None)}
+
+    found = td.jit(f, static="n").eval_shape(X, 2)
+    expected = jax.jit(f, static_argnames="n").eval_shape(
+        jax.ShapeDtypeStruct((4, 3), "float32"), 2
+    )
+    for ours, theirs in zip(
+        td.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    ):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+
+    class Doubled(nn.Module):
+        @td.jit
+        def apply(self, x: Any) -> Any:
+            return x + x
+
+    assert Doubled().apply.eval_shape(X).shape == (4, 3)
+
+
+def test_graphs_of_functions_with_static_arguments() -> None:
+    def f(x: Any, power: int, *, scale: float, flag: str) -> Any:
+        return x**power * (scale if flag == "on" else 1.0)
+
+    for static in (("power", "flag"), (1, "flag")):
+        graph = td.trace(f, static=static)(X, 3, scale=2.0, flag="on")
+        assert [t.shape for t in graph.out_types] == [(4, 3)]
+        assert len(graph.inputs) == 2
+    last = td.trace(lambda x, names: x * len(names), static=-1)
+    assert len(last(X, ("a", "b")).inputs) == 1
+    refused(lambda: td.trace(f, static="q"), ValueError, "static='q'", "power (1)")
+
+
 def test_it_is_traced_once_and_computes_what_the_jitted_function_does() -> None:
     traces = []
 

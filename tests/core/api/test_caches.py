@@ -79,6 +79,8 @@ def test_live_arrays_are_those_that_something_holds() -> None:
         ("keep_unused", True, "Leave it out: arguments that are not used"),
         ("inline", True, "Leave it out: a jitted function within another"),
         ("device", None, "`td.device_put`"),
+        ("compiler_options", {}, "Leave it out: there is one way of compiling"),
+        ("fullgraph", True, "Leave it out: a function is always compiled as a whole"),
     ],
 )
 def test_other_spellings_of_keywords_get_ours(

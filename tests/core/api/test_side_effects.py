@@ -228,6 +228,8 @@ SOURCES: dict[str, tuple[Callable[..., Any], str]] = {
     "uuid": (lambda x: x * (uuid.uuid4().int % 7), "`uuid.uuid4()`"),
     "time": (lambda x: x * time.time(), "clock by `time.time()`"),
     "perf_counter": (lambda x: x * time.perf_counter(), "`time.perf_counter()`"),
+    "localtime": (lambda x: x * time.localtime().tm_sec, "`time.localtime()`"),
+    "strftime": (lambda x: x * len(time.strftime("%Y")), "`time.strftime()`"),
     "now": (
         lambda x: x * datetime.datetime.now().year,
         "`datetime.datetime.now()`",

@@ -132,11 +132,12 @@ def test_effects_have_happened_behind_the_barrier() -> None:
     def f(x: Any) -> Any:
         td.io_callback(lambda v: seen.append(float(v)), None, x, ordered=True)
         td.io_callback(lambda v: seen.append(-float(v)), None, x, ordered=False)
+        td.debug.callback(lambda v, by: seen.append(v + by), x, by=2.0, ordered=True)
         return x
 
     f(1.0)
     td.effects_barrier()
-    assert seen == [1.0, -1.0]
+    assert seen == [1.0, -1.0, 3.0]
 
 
 def test_derivative_by_custom_jvp() -> None:
@@ -218,7 +219,8 @@ def test_io_callback_gives_results() -> None:
 def test_print(capsys: pytest.CaptureFixture[str]) -> None:
     @td.jit
     def f(x: Any) -> Any:
-        td.debug.print("x={:.1f} and {name}: {y}", x, name="y", y={"a": x + 1})
+        y = {"a": x + 1}
+        td.debug.print("x={:.1f} and {name}: {y}", x, name="y", y=y, ordered=True)
         return x
 
     f(1.0)

@@ -17,6 +17,7 @@ from tests.core.control.both import (
     check,
     close,
 )
+from tests.refused import refused
 from treadle.errors import StructureError, TracerError
 
 
@@ -164,6 +165,39 @@ def test_nondifferentiable_arguments() -> None:
         return lib.jit(lib.vmap(lib.grad(loss)))
 
     agree(build, array(3))
+
+
+def test_nondifferentiable_arguments_by_name() -> None:
+    def build(lib: Any) -> Any:
+        def power(x: Any, n: Any, scale: Any) -> Any:
+            return scale(x) ** n
+
+        f = lib.custom_jvp(power, nondiff_argnums=(2,), nondiff_argnames=("n",))
+
+        @f.defjvp
+        def _(*given: Any) -> Any:
+            *fixed, primals, tangents = given
+            n, scale = sorted(fixed, key=callable)
+            return power(*primals, n, scale), tangents[0] * n * 7.0
+
+        g = lib.custom_vjp(power, nondiff_argnames=("n", "scale"))
+        g.defvjp(
+            lambda x, n, scale: (power(x, n, scale), x),
+            lambda n, scale, x, ct: (ct * scale(x) * n,),
+        )
+
+        def loss(x: Any) -> Any:
+            return f(x, n=3, scale=lib.np.sin) + g(x, 2, lib.np.cos)
+
+        return lib.jit(lib.vmap(lib.grad(loss)))
+
+    agree(build, array(3))
+    refused(
+        lambda: td.custom_vjp(lambda x, n: x, nondiff_argnames="m"),
+        ValueError,
+        "nondiff_argnames='m'",
+        "x (0), n (1)",
+    )
 
 
 def test_arguments_by_name_and_default() -> None:

@@ -240,3 +240,23 @@ def test_another_definition_has_another_plan(
     twice = softsign(lambda w, x: w("add", x, x))
     np.testing.assert_allclose(td.jit(lambda x: twice(x) * 1.5)(X), 3 * X, rtol=1e-6)
     assert len([*tmp_path.glob("plan*")]) == 2
+
+
+def test_a_name_that_is_taken() -> None:
+    def anew() -> Any:
+        return td.extend.primitive("test.taken", np.sin, **SHAPE)
+
+    first, second = anew(), anew()  # by one line, as a module does that runs again
+    np.testing.assert_array_equal(first(X), second(X))
+    first = td.extend.primitive("test.other", np.sin, **SHAPE)
+    with pytest.raises(ValueError, match=r"there already[\s\S]*made at ") as caught:
+        td.extend.primitive("test.other", np.cos, **SHAPE)
+    assert str(caught.value).count(__file__) == 2
+    np.testing.assert_allclose(td.jit(first)(X), np.sin(X), rtol=1e-6)
+    source = "made = td.extend.elementwise('test.other', np.cos)"
+    there = Path(__file__).with_name("test_ffi.py")
+    with pytest.raises(ValueError, match="there already"):
+        exec(compile(source, there, "exec"), {"td": td, "np": np})
+    # A cell of a notebook that is run again is another file each time.
+    exec(compile(source.replace("other", "cell"), "<cell 1>", "exec"), globals())
+    exec(compile("\n" + source.replace("other", "cell"), "<cell 2>", "exec"), globals())

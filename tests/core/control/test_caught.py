@@ -1,0 +1,147 @@
+"""Errors that traced functions raise, and catch: as in Python, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.refused import refused
+from treadle.errors import TracerError
+
+
+def checked(x: Any) -> Any:
+    if x < 0:
+        raise ValueError("negative")
+    return x * 1.5
+
+
+def grown(x: Any) -> Any:
+    while x < 10:
+        x = checked(x)
+    return x
+
+
+def around_a_while(x: Any) -> Any:
+    try:
+        while x < 10:
+            if x < 0:
+                raise ValueError("negative")
+            x = x * 1.5
+    except ValueError:
+        x = -x
+    return x
+
+
+def around_a_for(x: Any) -> Any:
+    try:
+        for _ in range(x.astype(int)):
+            if x < 0:
+                raise ZeroDivisionError
+            x = x * 1.5
+    except Exception:
+        x = -x
+    return x
+
+
+def around_a_call(x: Any) -> Any:
+    try:
+        return grown(x)
+    except (KeyError, ValueError):
+        return -x
+
+
+def around_an_operation(x: Any) -> Any:
+    try:
+        return td.while_loop(lambda x: x < 10, checked, x)
+    except Exception as error:
+        return -x if error else x
+
+
+def around_a_jitted_function(x: Any) -> Any:
+    try:
+        return td.jit(checked)(x)
+    except ValueError:
+        return -x
+
+
+def of_another_kind(x: Any) -> Any:
+    try:
+        x = grown(x)
+    except (KeyError, OSError):
+        x = -x
+    return x
+
+
+def with_an_end(x: Any) -> Any:
+    try:
+        while x < 10:
+            if x < 0:
+                raise ValueError("negative")
+            x = x * 1.5
+    finally:
+        x = x + 1
+    return x
+
+
+def inside(x: Any) -> Any:
+    while x < 10:
+        try:
+            x = checked(x)
+        except ValueError:
+            x = -x
+    return x
+
+
+@pytest.mark.parametrize("wrap", [td.jit, td.vmap, lambda f: td.jit(td.grad(f))])
+@pytest.mark.parametrize(
+    "function",
+    [around_a_while, around_a_for, around_a_call, around_an_operation],
+)
+def test_errors_of_loops_are_not_caught_by_what_is_traced(
+    function: Callable[[Any], Any], wrap: Callable[..., Any]
+) -> None:
+    x = np.ones(3, np.float32) if wrap is td.vmap else np.float32(1)
+    refused(
+        lambda: wrap(function)(x),
+        TracerError,
+        "is raised when a traced value says so",
+        f"caught around that, at {__file__}",
+        at=checked if function in (around_a_call, around_an_operation) else function,
+    )
+    assert np.isfinite(function(np.float32(-1)))  # Python itself catches it
+
+
+def test_errors_of_jitted_functions_are_not_either() -> None:
+    refused(
+        lambda: td.jit(around_a_jitted_function)(1.0),
+        TracerError,
+        "a jitted function), and caught around that",
+        at=checked,
+    )
+
+
+@pytest.mark.parametrize("function", [of_another_kind, with_an_end, inside])
+@pytest.mark.parametrize("x", [1.0, -2.0])
+def test_loops_with_try_that_are_as_in_python(
+    function: Callable[[Any], Any], x: float
+) -> None:
+    try:
+        expected = function(x)
+    except ValueError:
+        with pytest.raises(ValueError, match="negative"):
+            td.jit(function)(x)
+        return
+    np.testing.assert_allclose(td.jit(function)(x), expected, rtol=1e-6)
+    slope = (function(x + 1e-6) - function(x - 1e-6)) / 2e-6
+    np.testing.assert_allclose(td.jit(td.grad(function))(x), slope, rtol=1e-4)
+
+
+def test_who_calls_a_jitted_function_catches() -> None:
+    try:
+        td.jit(grown)(-1.0)
+    except ValueError as error:
+        assert str(error) == "negative"
