@@ -135,12 +135,13 @@ def _ended(x: Any, axis: int, width: Any, values: Any, mode: str) -> Any:
 def _ramp(edge: Any, end: Any, axis: int, count: int, side: int) -> Any:
     dtype = typeof(edge).dtype
     wide = np.dtype(np.float32) if dtype.kind in "iub" else dtype
+    whole = dtype.kind in "iu"
     place = iota(shape=typeof(edge).shape, axis=axis, dtype=wide)
     share = place / count if side == 0 else (place + 1) / count
     near, far = cast(edge, wide), cast(end, wide)
     first, last = (far, near) if side == 0 else (near, far)
     out = add(first, mul(sub(last, first), share))
-    return cast(floor(out) if dtype != wide else out, dtype)
+    return cast(floor(out) if whole else out, dtype)
 
 
 def _averaged(x: Any, axis: int, width: Any, lengths: Any, mode: str) -> Any:
@@ -154,7 +155,7 @@ def _averaged(x: Any, axis: int, width: Any, lengths: Any, mode: str) -> Any:
         part = ops.slice_axis(x, axis, *((0, few) if k == 0 else (n - few, n)))
         value = _STATISTICS[mode](part, axis, keepdims=True)
         if typeof(value).dtype != dtype:
-            value = cast(round(value), dtype)
+            value = cast(round(value) if dtype.kind != "b" else value, dtype)
         sides[k] = _spread(value, axis, count)
     return _joined(x, axis, *sides)
 

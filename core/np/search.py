@@ -182,48 +182,69 @@ def interp(
 # Places in flat arrays ----------------------------------------------------------------
 
 
-def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
+def unravel_index(
+    index: ArrayLike, shape: Sequence[int], order: str = "C"
+) -> tuple[Array, ...]:
     """The index in each axis of a shape, from the index in the flat array.
+
+    Args:
+      order: whether the last index counts fastest ("C"), or the first ("F").
 
     Indices out of range are those of the nearest element if they are an array of
     Treadle's (traced, or not); others raise IndexError.
     """
     lengths, found = as_shape("unravel_index", shape), []
+    _check_counting("unravel_index", order)
     rest = _inside(operand("unravel_index", index), math.prod(lengths))
-    for n in reversed(lengths):
+    for n in lengths if order == "F" else reversed(lengths):
         found.append(rest % n)
         rest = rest // n
-    return tuple(reversed(found))
+    return tuple(found if order == "F" else reversed(found))
+
+
+def _check_counting(name: str, order: str) -> None:
+    if order not in ("C", "F"):
+        raise ValueError(
+            f"{name}: order is 'C' or 'F', got {order!r}{at(user_source())}"
+        )
 
 
 def ravel_multi_index(
-    index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise"
+    index: Sequence[ArrayLike],
+    dims: Sequence[int],
+    mode: str | Sequence[str] = "raise",
+    order: str = "C",
 ) -> Array:
     """The index in the flat array, from the index in each axis of a shape.
 
     Args:
       mode: what is meant by an index out of range: as in `unravel_index` ("raise"),
-        the nearest element ("clip"), or counted on from the other end ("wrap").
+        the nearest element ("clip"), or counted on from the other end ("wrap"); for
+        all axes, or one for each.
+      order: whether the last index counts fastest ("C"), or the first ("F").
     """
     lengths = as_shape("ravel_multi_index", dims)
+    _check_counting("ravel_multi_index", order)
+    modes = (mode,) * len(lengths) if isinstance(mode, str) else tuple(mode)
     if len(index) != len(lengths):
         raise ValueError(
             f"ravel_multi_index: {len(index)} indices for the shape {lengths}"
             f"{at(user_source())}"
         )
-    if mode not in ("raise", "clip", "wrap"):
+    if len(modes) != len(lengths) or not {*modes} <= {"raise", "clip", "wrap"}:
         raise ValueError(
-            f"ravel_multi_index: mode {mode!r} is none of 'raise', 'clip' and 'wrap'"
-            f"{at(user_source())}"
+            f"ravel_multi_index: mode {mode!r} is none of 'raise', 'clip' and 'wrap', "
+            f"nor one for each of {len(lengths)} axes{at(user_source())}"
         )
     dtype = dtypes.of_index(math.prod(lengths))
     flat: Any = as_array(dtype.type(0))
-    for i, n in zip(index, lengths, strict=True):
+    axes = list(zip(index, lengths, modes, strict=True))
+    for i, n, meant in axes if order == "C" else reversed(axes):
         i = operand("ravel_multi_index", i)
-        if mode == "raise":
+        if meant == "raise":
             i = _inside(i, n)
         else:
-            i = mod(i, n) if mode == "wrap" else clip(i, 0, max(n - 1, 0))
+            i = mod(i, n) if meant == "wrap" else clip(i, 0, max(n - 1, 0))
         flat = flat * n + cast(i, dtype)
     return flat
 

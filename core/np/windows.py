@@ -8,10 +8,11 @@ from typing import Any
 from treadle import dtypes
 from treadle.np.binary import maximum, select_where
 from treadle.np.creation import arange, ones
-from treadle.np.elementwise import abs, cos, exp, sqrt
+from treadle.np.elementwise import abs, cos, exp, no_complex, sqrt
 from treadle.np.operands import ArrayLike, as_inexact, as_shape, cast, operand
 from treadle.ops.arithmetic import div
 from treadle.run.array import Array
+from treadle.trace.value import typeof
 
 
 def _places(name: str, n: int) -> tuple[Any, int]:
@@ -131,8 +132,13 @@ def i0(x: ArrayLike, /) -> Array:
     >>> import treadle.numpy as tnp
     >>> tnp.i0(1.0)
     Array(1.2661, dtype=float32)
+
+    Raises:
+      TypeError: for complex numbers.
     """
-    size = abs(as_inexact("i0", x))
+    x = as_inexact("i0", x)
+    no_complex("i0", typeof(x))
+    size = abs(x)
     near = size <= 8
     # The series not taken must not leave its range: its derivative would be NaN.
     inner = _series(select_where(near, size, 0.0) / 2 - 2, _NEAR)
