@@ -160,17 +160,28 @@ def _averaged(x: Any, axis: int, width: Any, lengths: Any, mode: str) -> Any:
     return _joined(x, axis, *sides)
 
 
-def _reflected_oddly(x: Any, axis: int, width: Any, mode: str) -> Any:
+def _reflected_oddly(
+    x: Any, axis: int, width: Any, mode: str, period: int | None = None
+) -> Any:
     """Mirrored at a point: what is beyond is as far from the last element as its mirror
-    image, on the other side."""
+    image, on the other side. period: the length of what was mirrored first."""
     before, after = width
     n = typeof(x).shape[axis]
     longest = n - 1 if mode == "reflect" else n
-    if is_dim(n) or not n or max(before, after) > max(longest, 0):
+    if is_dim(n) or not n:
         raise ValueError(
-            f"pad: reflect_type='odd' adds {longest} elements at most to an axis of "
-            f"length {n}, got {before} and {after}{at(user_source())}"
+            f"pad: reflect_type='odd' needs elements along the axis, whose number is "
+            f"known, got {typeof(x)}{at(user_source())}"
         )
+    if not longest:
+        return _padded(x, axis, before, after, "edge")
+    period = longest if period is None else period
+    longest = longest // period * period
+    if max(before, after) > longest:
+        # What was mirrored is mirrored again, where a whole number of periods ends.
+        first, last = min(before, longest), min(after, longest)
+        x = _reflected_oddly(x, axis, (first, last), mode, period)
+        return _reflected_oddly(x, axis, (before - first, after - last), mode, period)
     even = _padded(x, axis, before, after, mode)
     left = ops.slice_axis(even, axis, 0, before)
     right = ops.slice_axis(even, axis, before + n, before + n + after)

@@ -31,6 +31,15 @@ SAME = {
     "nan_to_num": lambda np: np.nan_to_num(np.array(HOLES), copy=False, nan=7.0),
     "pad, ramps": lambda np: np.pad(np.asarray(TRUTHS), 2, mode="linear_ramp"),
     "pad, means": lambda np: np.pad(np.asarray(TRUTHS), 2, mode="mean"),
+    "pad, odd": lambda np: np.pad(
+        np.asarray(X), ((2, 9), (13, 1)), mode="reflect", reflect_type="odd"
+    ),
+    "pad, odd with ends": lambda np: np.pad(
+        np.asarray(FEW), 8, mode="symmetric", reflect_type="odd"
+    ),
+    "pad, odd of one": lambda np: np.pad(
+        np.asarray(FEW[:1]), 3, mode="reflect", reflect_type="odd"
+    ),
     "take, clip": lambda np: np.take(np.asarray(FEW), np.asarray(OUTSIDE), mode="clip"),
     "take, list": lambda np: np.take(np.asarray(FEW), [-1, 7], mode="clip"),
     "take, wrap": lambda np: np.take(np.asarray(FEW), [-1, 7], mode="wrap"),
