@@ -131,18 +131,20 @@ def interp(
     x: ArrayLike,
     xp: ArrayLike,
     fp: ArrayLike,
-    left: ArrayLike | None = None,
-    right: ArrayLike | None = None,
+    left: ArrayLike | str | None = None,
+    right: ArrayLike | str | None = None,
     period: float | None = None,
 ) -> Array:
     """Linear interpolation in a table of increasing `xp` and their values `fp`.
 
     Args:
       left, right: the value before and behind the table; by default that of its end.
+        "extrapolate": as the first or the last two go on.
       period: of x and `xp`, which need not be in order then.
 
     Raises:
       TypeError: if x or `xp` are complex; `fp` may be.
+      ValueError: if `left` or `right` is another word.
     """
     for name, value in (("x", x), ("xp", xp)):
         if dtypes.is_complex(typeof(as_array(value)).dtype):
@@ -163,8 +165,6 @@ def interp(
         keys = concatenate([keys[-1:] - abs(period), keys, keys[:1] + abs(period)])
         values = concatenate([values[-1:], values, values[:1]])
     last = typeof(keys).shape[0] - 1
-    low, high = (values[0] if left is None else left), right
-    high = values[last] if right is None else right
     if not last:
         inner = broadcast_in_dim(values[0], shape=typeof(at_x).shape, dims=())
     else:
@@ -175,8 +175,20 @@ def interp(
         inner = bottom + share * (values[i] - bottom)
         if period is not None:
             return inner
-    out = select_where(lt(at_x, keys[0]), low, inner)
-    return select_where(gt(at_x, keys[last]), high, out)
+    outside = (
+        (left, lt(at_x, keys[0]), values[0]),
+        (right, gt(at_x, keys[last]), values[last]),
+    )
+    for given, there, end in outside:
+        if isinstance(given, str):
+            if given != "extrapolate":
+                raise ValueError(
+                    f"interp: {given!r} is no value beside the table, nor 'extrapolate'"
+                    f"{at(user_source())}"
+                )
+            continue
+        inner = select_where(there, end if given is None else given, inner)
+    return inner
 
 
 # Places in flat arrays ----------------------------------------------------------------
