@@ -331,6 +331,7 @@ class Programs:
         compiler().begin()
         began = perf_counter()
         entry = self._trace(given, given.types)
+        entry.may_vary = self._automatic
         row = ProgramReport(str(given), reason, given=given)
         row.trace_seconds = perf_counter() - began
         return self._listed(entry, row)

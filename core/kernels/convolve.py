@@ -49,7 +49,11 @@ class Axis:
     @property
     def padded(self) -> int:
         """Positions that the filter visits."""
-        return (self.out - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        return self.visited(self.out)
+
+    def visited(self, out: int) -> int:
+        """Positions that it visits for so many outputs."""
+        return (out - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
     @property
     def extent(self) -> int:

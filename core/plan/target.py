@@ -131,6 +131,11 @@ class Target(Arithmetic, Protocol):
         values lie."""
         return
 
+    def expect_sizes(self, plan: Plan) -> None:
+        """Readies what the same program may need of other sizes, which a program that
+        is used often may see."""
+        return
+
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""
 

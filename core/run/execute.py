@@ -225,6 +225,10 @@ class Executable:
         error = self.linked.failures.pop(get_ident(), None)
         raise error or InternalError("a compiled program stopped without saying why")
 
+    def expect_sizes(self) -> None:
+        """Readies, on other threads, what a program of open sizes may need besides."""
+        self.target.expect_sizes(self._plan)
+
     def explain(self) -> str:
         """The program as a report: kernels, fusion, FLOPs, bytes, memory."""
         return explain(self.plan)

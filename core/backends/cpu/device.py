@@ -12,7 +12,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
-from treadle.backends.cpu.conv import choice, pairs, pairs_schedule
+from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
@@ -27,6 +27,7 @@ from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
 from treadle.backends.cpu.run import callpath, executor, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
+    for_other_sizes,
     foreseen,
     lowered,
     sources_of,
@@ -133,9 +134,6 @@ class CPUTarget:
             tile = gemm.tile(what.dtype)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
-        if what.half is not None and not what.depthwise:
-            tile = pairs.machine().tile
-            return pairs_schedule.schedule(what, product.filter_gradient, tile, count)
         tile = gemm.tile(what.sums)
         return choice.schedule(what, product.filter_gradient, tile, count)
 
@@ -152,6 +150,9 @@ class CPUTarget:
 
     def ready(self, kernels: Kernels) -> None:
         native.begin(lowered(kernels), cpu_count())
+
+    def expect_sizes(self, plan: Plan) -> None:
+        native.begin(for_other_sizes(plan.steps))
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

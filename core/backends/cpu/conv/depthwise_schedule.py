@@ -7,7 +7,6 @@ side by side in all three. The epilogue sees images, 0, pixels and channels.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
@@ -32,7 +31,6 @@ def schedule(
     return launched(_gradient if gradient else _forward, (tile, threads), spec)
 
 
-@lru_cache(maxsize=1024)
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
     words = _words(spec, tile, min(_MORE_OUTPUTS, max(_OUTPUTS, outputs)))
@@ -42,7 +40,6 @@ def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
 
 
-@lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words = _words(spec, tile, _OUTPUTS)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)

@@ -17,8 +17,6 @@ second launch, sees dy, dx, channels and features.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
-from functools import lru_cache
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
 from treadle.backends.cpu.conv.schedule import (
@@ -54,7 +52,6 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     return launched(planned, (tile, threads), spec)
 
 
-@lru_cache(maxsize=1024)
 def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     """The launches of one of fixed sizes."""
     itemsize = spec.dtype.itemsize
@@ -124,7 +121,7 @@ def partial_count(spec: ConvSpec, filter_bytes: int) -> int:
 def _slab_rows(spec: ConvSpec, words: list[int]) -> int:
     """Output rows at once: that fit the cache, but enough pixels to sum over."""
     y = spec.y
-    slabs = slab_count(spec, words, 1, in_place=False)
+    slabs = slab_count(spec, words, 1)
     line = words[ConvWord.LINE] * y.stride * spec.dtype.itemsize
     wanted = min(-(-_PIXELS // spec.x.out), _PLANES_BYTES // max(1, line))
     slabs = min(slabs, -(-y.out // max(1, wanted)))
@@ -156,7 +153,7 @@ def _planes(
     phase = -(-x.padded // x.stride)
     line = phase * x.stride
     # Distances that are multiples of a page would fall into the same L1 cache sets.
-    image = replace(y, out=slab_rows).padded * line
+    image = y.visited(slab_rows) * line
     plane = round_up(at_once * image, tile.lanes) + tile.lanes
     by_taps = x.taps > channels and x.stride == 1
     by_phases = x.stride > channels and x.dilation == 1 and x.taps % x.stride == 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -30,7 +29,6 @@ def schedule(
     return launched(plan, (tile, threads), spec)
 
 
-@lru_cache(maxsize=1024)
 def _convolution(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     each, given = spec.channels // spec.groups, spec.input
     even = each % 2 == 0
@@ -55,7 +53,6 @@ def _convolution(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     return [replace(found, words=tuple(words))]
 
 
-@lru_cache(maxsize=1024)
 def _filter_gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     of_pairs = replace(spec, dtype=_PAIR, operands=None, images=-(-spec.images // 2))
     launches = []

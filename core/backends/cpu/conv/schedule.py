@@ -54,7 +54,7 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
 
 
 def launched(
-    plan: Callable[..., Sequence[Scheduled]], how: tuple, spec: ConvSpec
+    plan: Callable[..., list[Scheduled]], how: tuple, spec: ConvSpec
 ) -> list[Scheduled]:
     """The launches ``plan(*how, spec)`` of a convolution, for all sizes: as many, of as
     many words, of which each is a number of its own.
@@ -62,8 +62,8 @@ def launched(
     plan: a function of a module (see `treadle.late`).
     """
     if not sizes_in(spec):
-        return list(plan(*how, spec))
-    args = plan, how, *_parts(spec)
+        return of_fixed(plan, how, spec)
+    args = plan, how, *parts(spec)
     # Their table of steps has a row for each channel, if these are few.
     # So has one group, of whole pixels, fewer segments than several.
     counted = [spec.channels, spec.groups, spec.y.taps, spec.x.taps]
@@ -80,32 +80,44 @@ def launched(
             scratch_bytes=next(rest),
             words=tuple(islice(rest, len(launch.words))),
         )
-        for launch in plan(*how, _from_parts(map(hint, _parts(spec))))
+        for launch in plan(*how, from_parts(list(map(hint, parts(spec)))))
     ]
+
+
+@lru_cache(maxsize=1024)
+def of_fixed(
+    plan: Callable[..., list[Scheduled]], how: tuple, spec: ConvSpec
+) -> list[Scheduled]:
+    """The launches of one of fixed sizes."""
+    return plan(*how, spec)
 
 
 _GROUPED = {"z": Axis, "y": Axis, "x": Axis} | dict.fromkeys(
     ("input", "filter", "output"), Strides
 )
 
+_FIELDS = [
+    (f.name, _GROUPED.get(f.name), [g.name for g in fields(_GROUPED.get(f.name, Axis))])
+    for f in fields(ConvSpec)
+]
 
-def _parts(spec: ConvSpec) -> list[Any]:
+
+def parts(spec: ConvSpec) -> list[Any]:
     """What a convolution is made of, one number behind the other."""
     out = []
-    for f in fields(spec):
-        value = getattr(spec, f.name)
-        grouped = f.name in _GROUPED
-        out += [getattr(value, g.name) for g in fields(value)] if grouped else [value]
+    for name, kind, names in _FIELDS:
+        value = getattr(spec, name)
+        out += [getattr(value, n) for n in names] if kind else [value]
     return out
 
 
-def _from_parts(parts: Iterable[Any]) -> ConvSpec:
-    rest = iter(parts)
-    made: dict[str, Any] = {}
-    for f in fields(ConvSpec):
-        kind = _GROUPED.get(f.name)
-        made[f.name] = kind(*islice(rest, len(fields(kind)))) if kind else next(rest)
-    return ConvSpec(**made)
+def from_parts(parts: Sequence[Any]) -> ConvSpec:
+    made, at = [], 0
+    for _, kind, names in _FIELDS:
+        stop = at + (len(names) if kind else 1)
+        made.append(kind(*parts[at:stop]) if kind else parts[at])
+        at = stop
+    return ConvSpec(*made)
 
 
 def _words(
@@ -113,7 +125,7 @@ def _words(
 ) -> list[int]:
     return [
         n
-        for launch in plan(*how, _from_parts(parts))
+        for launch in plan(*how, from_parts(parts))
         for n in (launch.tasks, launch.scratch_bytes, *launch.words)
     ]
 
@@ -121,13 +133,12 @@ def _words(
 def _word_count(
     plan: Callable[..., Sequence[Scheduled]], how: tuple, *parts: Any
 ) -> int:
-    spec = _from_parts(parts)
+    spec = from_parts(parts)
     if 0 in (spec.images, spec.y.out, spec.x.out):
         return 0  # nothing runs: another program
     return len(_words(plan, how, *parts))
 
 
-@lru_cache(maxsize=1024)
 def planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
@@ -179,7 +190,7 @@ def of_images(
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
     tasks = task_count(work, threads)
-    slabs = slab_count(replace(spec, images=images), words, tasks, in_place)
+    slabs = slab_count(spec, words, -(-tasks // images))
     slab_rows = -(-spec.y.out // slabs)
     slabs = -(-spec.y.out // slab_rows)
     units = images * slabs
@@ -356,19 +367,19 @@ def _pairs(offsets: Iterable[int]) -> list[int]:
     return [n for offset in offsets for n in (offset, 0)]
 
 
-def slab_count(spec: ConvSpec, words: list[int], tasks: int, in_place: bool) -> int:
-    """Into how many parts an image is cut, to fit the cache and to feed the tasks."""
+def slab_count(spec: ConvSpec, words: list[int], least: int) -> int:
+    """Into how many parts an image is cut, to fit the cache and to feed the tasks,
+    which need at least so many."""
     line = max(1, abs(words[ConvWord.LINE]) * spec.dtype.itemsize)
     reach = (spec.y.taps - 1) * spec.y.dilation + 1
     # Of fewer rows than reach into the next slab, most are copied several times.
     rows = max(4, _SLAB_BYTES // line - reach, reach) // spec.y.stride
     rows = max(4, rows)
-    wanted = max(-(-tasks // spec.images), -(-spec.y.out // rows))
-    return min(wanted, spec.y.out)
+    return min(max(least, -(-spec.y.out // rows)), spec.y.out)
 
 
 def padded_bytes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> int:
-    rows = replace(spec.y, out=slab_rows).padded
+    rows = spec.y.visited(slab_rows)
     apart = words[ConvWord.TOGETHER] * words[ConvWord.PIXEL]
     # Producers may write one vector of rows and one of columns too much.
     slack = tile.lanes * (apart * spec.x.in_dilation + 1)

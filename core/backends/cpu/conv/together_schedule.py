@@ -7,7 +7,8 @@ sees what it sees there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from treadle.backends.cpu.conv.arguments import ConvWord
@@ -31,23 +32,24 @@ def images_together(spec: ConvSpec, tile: Tile) -> int:
         and x.in_dilation == y.in_dilation == 1
         and spec.k >= _SHORT_SUM
         and (x.stride == 1 or (spec.input.column == 1 and not spec.fused_input))
-        and _always_meets(x)
-        and _always_meets(y)
+        and _runs(y)
+        and (runs := _runs(x))
     ):
         return 0
     alone = spec.images * x.taps * _tiles(x.out, tile)
-    runs = [(taps, len(list(same))) for taps, same in groupby(_taps_met(x))]
     best, least = 0, _GAIN * alone
-    row = x.out * tile.columns * spec.dtype.itemsize
+    most = _RESULT_BYTES // (x.out * tile.columns * spec.dtype.itemsize)
+    seen = 0
     for wanted in range(1, min(_MOST, spec.images) + 1):
         groups = -(-spec.images // wanted)
         count = -(-spec.images // groups)
-        if count * row > _RESULT_BYTES:
+        if count > most:
             break
-        parts = ((stop - first) * _tiles(n * count, tile) for (first, stop), n in runs)
-        cycles = groups * sum(parts)
-        if cycles < least:
-            best, least = count, cycles
+        if count > seen:
+            seen = count
+            cycles = groups * sum([t * _tiles(n * count, tile) for t, n in runs])
+            if cycles < least:
+                best, least = count, cycles
     return best
 
 
@@ -68,8 +70,15 @@ def _taps_met(axis: Axis) -> Iterator[tuple[int, int]]:
         yield first, min(axis.taps, last + 1)
 
 
-def _always_meets(axis: Axis) -> bool:
-    return all(first < stop for first, stop in _taps_met(axis))
+@lru_cache(maxsize=1024)
+def _runs(axis: Axis) -> Sequence[tuple[int, int]]:
+    """How many taps are met by how many outputs that follow each other and meet the
+    same; none if some output meets no tap."""
+    runs = [
+        (stop - first, len(list(same)))
+        for (first, stop), same in groupby(_taps_met(axis))
+    ]
+    return runs if all(taps > 0 for taps, _ in runs) else ()
 
 
 def lay_out(spec: ConvSpec, tile: Tile, words: list[int], together: int) -> None:

@@ -6,16 +6,22 @@ tiles; a producer of the input, or an epilogue, sees what it sees there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWord
 from treadle.backends.cpu.conv.schedule import (
     common_words,
+    from_parts,
     is_in_place,
     launched,
     padded_bytes,
+    parts,
     planned,
 )
 from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
@@ -27,6 +33,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Word,
 )
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.dims import settled
 from treadle.kernels.convolve import Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
@@ -46,6 +53,7 @@ _SQUARE_CYCLES = 190  # to transform a vector of a tile
 _FILTER_CYCLES = 230  # and of a filter
 _CALL_CYCLES = 4  # of the micro-kernel, for a row of it
 _GAIN = 0.8
+_HALF_GAIN = 0.52  # of the time that half floats take
 _TASK_TILES = 64  # that are worth transforming the filter for
 
 
@@ -54,8 +62,7 @@ def is_possible(spec: ConvSpec) -> bool:
     return (
         spec.groups == 1
         and not spec.exact
-        and spec.half is None
-        and spec.dtype.name == "float32"
+        and spec.sums == np.float32
         and all(
             (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
         )
@@ -73,6 +80,9 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     where the filter is larger than what it meets, nor, if taps are far apart, where the
     tiles in each other's gaps are too large for the cache.
 
+    Half floats have no such digits, but two products of them are made at once: of two
+    images, in gradients by filters, if there are so many.
+
     The same for any machine, and for any number of threads, as what is summed is not.
     """
     channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
@@ -80,8 +90,7 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     block = PLACES * y.dilation * x.dilation * depth * spec.dtype.itemsize
     if block > (_GRADIENT_BLOCK_BYTES if filter_gradient else _BLOCK_BYTES):
         return False
-    whole = tiled(spec)
-    tiles = spec.images * (whole.y.out // OUT) * (whole.x.out // OUT)
+    tiles = spec.images * (_whole(y).out // OUT) * (_whole(x).out // OUT)
     # Some of the launches of few pixels never read what lies beside an image.
     met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
     met *= spec.images // z.out * _met(z)
@@ -92,9 +101,14 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     if filter_gradient:
         size = spec.k * spec.features * spec.dtype.itemsize
         per_filter *= filter_schedule.partial_count(spec, size)
-    return fewer + _SQUARE_CYCLES * squares + per_filter < _GAIN * products
+    gain = _GAIN
+    if spec.half is not None:
+        alone = spec.images % 2 if filter_gradient else 0
+        gain = _HALF_GAIN * (spec.images + alone) / spec.images
+    return fewer + _SQUARE_CYCLES * squares + per_filter < gain * products
 
 
+@lru_cache(maxsize=1024)
 def _met(axis: Axis) -> int:
     """How often taps meet the input along an axis without gaps."""
     total = 0
@@ -109,15 +123,16 @@ def _met(axis: Axis) -> int:
 def tiled(spec: ConvSpec) -> ConvSpec:
     """The same, of images as large as their tiles."""
 
-    def whole(axis: Axis) -> Axis:
-        return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
-
-    return replace(spec, y=whole(spec.y), x=whole(spec.x))
+    return replace(spec, y=_whole(spec.y), x=_whole(spec.x))
 
 
-def _common_words(spec: ConvSpec, tile: Tile, count: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _whole(axis: Axis) -> Axis:
+    return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
+
+
+def _common_words(spec: ConvSpec, whole: ConvSpec, tile: Tile, count: int) -> list[int]:
     """What follows from the geometry alone, so many words."""
-    whole = tiled(spec)
     words = common_words(whole, tile, in_place=False)
     words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
     words[WinogradWord.TILES_X] = whole.x.out // OUT
@@ -137,20 +152,71 @@ def apart(elements: int, tile: Tile, itemsize: int) -> int:
     return elements + tile.lanes * (elements * itemsize % _COLLIDING_BYTES == 0)
 
 
+def of_halves(
+    spec: ConvSpec, filter_gradient: bool, tile: Tile, threads: int
+) -> list[Scheduled]:
+    """The launches of a convolution of half floats that is to be done by tiles, or of
+    its gradient by the filter."""
+    plan = _gradient_of_halves if filter_gradient else _halves
+    return launched(plan, (tile, threads), spec)
+
+
+def _halves(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    return [of_tiles(_of_floats(spec), tile, threads)]
+
+
+def _gradient_of_halves(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    return gradient_of_tiles(_of_floats(spec), tile, threads)
+
+
+def _of_floats(spec: ConvSpec) -> ConvSpec:
+    """The same of floats, as which scratch has them."""
+    return replace(spec, dtype=spec.sums, operands=None)
+
+
+def takes_tiles(spec: ConvSpec, filter_gradient: bool) -> bool:
+    """Whether a convolution of half floats is done by tiles. Another kernel has the
+    others, so for open sizes it is a question like one of a user."""
+    if spec.half is None or not is_possible(spec):
+        return False
+    return bool(settled(_takes_tiles, (filter_gradient, *parts(spec))))
+
+
+def _takes_tiles(filter_gradient: bool, *numbers: Any) -> int:
+    spec = from_parts(numbers)
+    if 0 in (spec.images, spec.y.out, spec.x.out):
+        return 0
+    return int(is_faster(spec, filter_gradient))
+
+
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     """The launch of a convolution, by tiles if that is faster. It is for open sizes as
     for the same ones given: what decides is asked when they are known."""
     return launched(_planned, (tile, threads, is_in_place(spec)), spec)
 
 
-@lru_cache(maxsize=1024)
 def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
-    other = planned(tile, threads, in_place, spec)
+    how = tile, threads, in_place
     if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
-        return other
-    return [of_tiles(spec, tile, threads, len(other[0].words))]
+        return planned(*how, spec)
+    return [of_tiles(spec, tile, threads, _word_count(planned, how, _single(spec)))]
+
+
+def _single(spec: ConvSpec) -> ConvSpec:
+    """The same of one image, or volume."""
+    return replace(spec, images=spec.z.out)
+
+
+@lru_cache(maxsize=1024)
+def _word_count(
+    plan: Callable[..., list[Scheduled]], how: tuple, spec: ConvSpec
+) -> int:
+    """How many words the launch has without tiles. With them it is written in as many,
+    since what is faster depends on sizes that may be open; but not on how many images
+    there are."""
+    return len(plan(*how, spec)[0].words)
 
 
 def of_tiles(
@@ -158,7 +224,7 @@ def of_tiles(
 ) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = _common_words(spec, tile, count)
+    words = _common_words(spec, whole, tile, count)
     words[Word.KIND] = Kind.WINOGRAD
     down, across = whole.y.out // OUT, whole.x.out // OUT
     pitch, depth = _pitch(spec, tile), _depth(spec)
@@ -261,12 +327,12 @@ def _units(
     return together, slabs, _even(down, slabs, spec.y), part
 
 
-@lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    other = filter_schedule.planned(tile, threads, spec)
+    how, other = (tile, threads), filter_schedule.planned
     if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
-        return other
-    return gradient_of_tiles(spec, tile, threads, len(other[0].words))
+        return other(*how, spec)
+    count = _word_count(other, how, _single(spec))
+    return gradient_of_tiles(spec, *how, count)
 
 
 def gradient_of_tiles(
@@ -274,7 +340,7 @@ def gradient_of_tiles(
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = _common_words(spec, tile, count)
+    words = _common_words(spec, whole, tile, count)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     words[Word.PACK_B] = BUILT_IN

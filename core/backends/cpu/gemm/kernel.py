@@ -42,6 +42,7 @@ from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
+    FEW_KINDS,
     IN_PLACE,
     Kind,
     ProductWord,
@@ -64,6 +65,7 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
+    ONE_SEGMENT,
     Steps,
     Sweep,
     emit_sweep,
@@ -83,6 +85,9 @@ _SCALARS = {
     np.dtype(np.uint32): "i32",
 }
 """What elements are to the kernels."""
+
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32))
+"""Those of which there are kernels: unsigned numbers have those of signed ones."""
 
 
 def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
@@ -117,7 +122,7 @@ class Part(Enum):
 
     PLAIN = "contract"
     FEW = "contract_few"  # those that read B once: `FEW_KINDS`
-    ALL = "contract_all"  # what a product of open sizes may need
+    ALL = "contract_all"  # what a product of open sizes may need: calls the other two
 
 
 class Images(Enum):
@@ -129,9 +134,7 @@ class Images(Enum):
     ALL = "convolve_all"  # and what is a product of lines
 
 
-_LARGER: dict[Part | Images, tuple[Part | Images, ...]] = {
-    Part.PLAIN: (Part.ALL,),
-    Part.FEW: (Part.ALL,),
+_LARGER: dict[Part | Images, tuple[Images, ...]] = {
     Images.FORWARD: (Images.ALL, Images.GRADIENTS),
     Images.GRADIENTS: (Images.ALL,),
 }
@@ -147,6 +150,10 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
     scalar = _SCALARS[dtype]
+    key = f"{part.value}/{scalar}"
+    if part is Part.ALL:
+        others = source(dtype, Part.PLAIN), source(dtype, Part.FEW)
+        return Source(key, part.value, _emit_either, needs=others)
 
     def machine() -> Machine:
         return replace(machine_for(dtype, host()), apart=True)
@@ -157,12 +164,22 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
 
     larger = tuple([f"{p.value}/{scalar}" for p in _LARGER.get(part, ())])
     needs = () if part is Part.FEW else needed(machine)
-    key = f"{part.value}/{scalar}"
     return Source(key, part.value, emit, within=larger, needs=needs)
 
 
+def _emit_either() -> str:
+    """IR of what calls the modules of many and of few rows."""
+    b = Builder()
+    for part in (Part.PLAIN, Part.FEW):
+        b.lines.append(f"declare void @{part.value}(ptr, i64)")
+    plain = dict.fromkeys((Kind.PRODUCT, Kind.FEW_ROWS), Part.PLAIN.value)
+    few = dict.fromkeys(FEW_KINDS, Part.FEW.value)
+    emit_dispatch(b, Part.ALL.value, plain | few)
+    return b.text()
+
+
 def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
-    """IR of everything that one dtype needs."""
+    """IR of what one dtype needs, in one module."""
     b = Builder()
     kinds: dict[Kind, str] = {}
     if part is not Part.FEW:
@@ -182,7 +199,7 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
 def _emit_tiles(b: Builder, machine: Machine) -> None:
     emit_tiles(b, machine)
     emit_sweep(b, machine)
-    b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
+    b.lines.append(ONE_SEGMENT)
     emit_pack(b, machine)
 
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,7 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
 
     threads: at most; all but one of the CPUs if that is 0.
     """
-    unique = {s.key: s for source in sources for s in (*source.needs, source)}
+    unique = {s.key: s for source in sources for s in _with_needed(source)}
     taken = {_taken(source, unique) for source in unique.values()}
     wanted = taken - _functions.keys() - _begun.keys()
     new = [s for key, s in unique.items() if key in wanted]
@@ -130,6 +130,13 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     except RuntimeError:  # Python is exiting
         pass
     pool.shutdown(wait=False)
+
+
+def _with_needed(source: Source) -> Iterator[Source]:
+    """What a module needs, then itself."""
+    for needed in source.needs:
+        yield from _with_needed(needed)
+    yield source
 
 
 def load_table(source: Source, names: Sequence[str]) -> dict[str, int]:

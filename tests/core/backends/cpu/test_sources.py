@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,10 +111,45 @@ def test_the_matrix_kernel_of_few_rows_is_begun_when_it_is_known_how_w_lies() ->
 
 
 def test_a_larger_module_serves_for_a_smaller_one() -> None:
-    dtype = next(iter(gemm._SCALARS))
-    plain, few, whole = map(lambda part: gemm.source(dtype, part), gemm.Part)
-    found = native.load([plain, whole, few])
-    assert found[plain.key] == found[few.key] == found[whole.key]
+    dtype = np.dtype("float64")
+    smaller, whole = (gemm.source(dtype, gemm.Images[n]) for n in ("FORWARD", "ALL"))
+    found = native.load([smaller, whole])
+    assert found[smaller.key] == found[whole.key]
+
+
+def test_the_module_of_any_rows_calls_those_of_many_and_of_few() -> None:
+    plain, few, whole = (gemm.source(np.dtype("float32"), part) for part in gemm.Part)
+    assert whole.needs == (plain, few)
+    assert len(set(native.load([whole, few, plain]).values())) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [(product, {"contract_all/float"}), (lambda x, w: x + w, set())],
+)
+def test_a_program_used_often_expects_other_sizes(function, parts) -> None:
+    matrix = td.ShapeDtype((32, 32), "float32")
+    graph = td.jit(function).trace(matrix, matrix).graph
+    plan = compiler.stages(graph, TARGETS["cpu"]).plan
+    assert {s.key for s in sources.for_other_sizes(plan.steps)} == parts
+
+
+def test_what_a_module_needs_is_begun_with_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TREADLE_CACHE_DIR", str(tmp_path))
+    inner = native.Source("test/inner", "inner", lambda: ONE.format("inner"))
+    middle = native.Source("test/middle", "middle", lambda: ONE.format("middle"))
+    middle = replace(middle, needs=(inner,))
+    outer = native.Source("test/outer", "outer", lambda: ONE.format("outer"))
+    native.begin([replace(outer, needs=(middle,))])
+    names = {s.key for s in (inner, middle, outer)}
+    try:
+        assert native.cpu_count() < 2 or names <= native._begun.keys()
+    finally:
+        for name in names:
+            native._begun.pop(name, None)
+
+
+ONE = "define i64 @{}() {{ ret i64 1 }}"
 
 
 def convolved(x, w, strides=(1, 1)):

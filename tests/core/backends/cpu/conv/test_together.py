@@ -85,14 +85,14 @@ def test_an_image_has_the_same_bits_alone(geometry, monkeypatch):
     image, weights, output, spec = problem(48, 33, GEOMETRIES[geometry], **size)
     first, *_ = results(spec, output, image, weights)
     monkeypatch.setattr(conv_schedule, "images_together", lambda spec, tile: 0)
-    conv_schedule.planned.cache_clear()
+    conv_schedule.of_fixed.cache_clear()
     alone = np.full_like(output, np.nan)
     for i in range(len(image)):
         one = replace(spec, images=1)
         call = calls.convolution(one, alone[i : i + 1], image[i : i + 1], weights)
         assert not are_together(call)
         call.serial()
-    conv_schedule.planned.cache_clear()
+    conv_schedule.of_fixed.cache_clear()
     np.testing.assert_array_equal(first, alone)
 
 
