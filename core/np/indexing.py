@@ -279,12 +279,21 @@ def take(
     n, dtype = array.shape[number], typeof(places).dtype
     if dtype == dtypes.bool_:
         # Numbers here, not a mask.
-        indices = cast(places, dtypes.int32)
-    if mode in ("clip", "wrap") and dtypes.is_integer(dtype) and not none(n):
-        short = dtype.itemsize < 4 or dtype == dtypes.int32
-        wide = cast(places, dtypes.of_index(n) if short else dtypes.int64)
-        indices, reading = as_array(inside(wide, n, mode)), {}
-    return getitem(array, (*(slice(None),) * number, indices), **reading)
+        places = cast(places, dtypes.int32)
+    elif mode in ("clip", "wrap") and dtypes.is_integer(dtype) and not none(n):
+        places, reading = _moved_inside(places, n, mode), {}
+    return getitem(array, (*(slice(None),) * number, places), **reading)
+
+
+def _moved_inside(places: Any, n: int, mode: str) -> Any:
+    """Indices of which none is out of range; what is known stays known."""
+    if not isinstance(places, Value) and not is_dim(n):
+        known = np.asarray(places, np.int64)
+        return np.clip(known, 0, n - 1) if mode == "clip" else known % n
+    dtype = typeof(places).dtype
+    short = dtype.itemsize < 4 or dtype == dtypes.int32
+    wide = cast(places, dtypes.of_index(n) if short else dtypes.int64)
+    return as_array(inside(wide, n, mode))
 
 
 def take_along_axis(
