@@ -401,4 +401,4 @@ def nan_to_num(
     where = (compare.ne(x, x), compare.eq(x, math.inf), compare.eq(x, -math.inf))
     for there, value in zip(where, (nan, high, low), strict=True):
         x = compare.select(*broadcast("nan_to_num", (there, cast(value, dtype), x)))
-    return x
+    return as_array(x)
