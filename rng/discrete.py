@@ -11,6 +11,7 @@ from treadle import Array, dtypes, is_array, typeof
 from treadle.dims import plain
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
+from treadle.np.operands import one_axis
 from treadle.rng.continuous import gumbel
 from treadle.rng.key import Key, as_shape, check_key
 from treadle.rng.permute import permutation
@@ -115,6 +116,7 @@ def choice(
     check_key("choice", key)
     shape = as_shape("choice", shape)
     whole = is_array(a) and typeof(a).ndim > 0
+    axis = one_axis("choice", axis, typeof(a).ndim) if whole else axis
     n = typeof(a).shape[axis] if whole else plain(a)
     draws = math.prod(shape)
     if draws and (n <= 0 or (not replace and draws > n)):

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import treadle.numpy as tnp
-from treadle import Array, is_array, typeof
+from treadle import Array, dtypes, is_array, typeof
 from treadle.dims import settled
 from treadle.errors import at, user_source
+from treadle.np.operands import one_axis
 from treadle.rng.key import Key, bits, check_key, compiled, split
 
 
@@ -33,9 +34,15 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
         return _shuffled(key, tnp.arange(x), axis=0)
     shape = typeof(x).shape
     if not shape:
+        if not dtypes.is_integer(typeof(x).dtype):
+            raise TypeError(
+                f"permutation takes an array or an integer, got {typeof(x)}"
+                f"{at(user_source())}"
+            )
         return permutation(key, int(x), axis)
+    axis = one_axis("permutation", axis, len(shape))
     if independent or len(shape) == 1:
-        return _shuffled(key, tnp.asarray(x), axis=axis % len(shape))
+        return _shuffled(key, tnp.asarray(x), axis=axis)
     return tnp.take(x, _shuffled(key, tnp.arange(shape[axis]), axis=0), axis)
 
 

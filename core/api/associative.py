@@ -37,7 +37,8 @@ def associative_scan(
       fn: ``(a, b) -> c``, associative; applies to whole arrays at once, row by
         row along `axis`.
       elems: a pytree of arrays, of equal length along `axis`.
-      reverse: combine from the last element to the first.
+      reverse: combine from the last element to the first: ``z, z∘y, z∘y∘x…`` where
+        x, y and z come last. The first operand of fn is then what comes later.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.associative_scan(tnp.maximum, tnp.array([1.0, 3.0, 2.0, 5.0]))
@@ -47,8 +48,6 @@ def associative_scan(
     axes = _check(leaves, form, axis, name_of(fn))
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
-        if reverse:
-            a, b = b, a
         out = fn(form.unflatten(a), form.unflatten(b))
         return tree.flatten_up_to(form, out)
 

@@ -184,6 +184,7 @@ from treadle.np.files import printoptions as printoptions
 from treadle.np.files import save as save
 from treadle.np.files import savez as savez
 from treadle.np.files import set_printoptions as set_printoptions
+from treadle.np.fitting import poly as poly
 from treadle.np.fitting import polyfit as polyfit
 from treadle.np.fitting import roots as roots
 from treadle.np.formula import einsum as einsum
@@ -285,7 +286,6 @@ from treadle.np.places import extract as extract
 from treadle.np.places import flatnonzero as flatnonzero
 from treadle.np.places import nonzero as nonzero
 from treadle.np.places import where as where
-from treadle.np.polynomials import poly as poly
 from treadle.np.polynomials import polyadd as polyadd
 from treadle.np.polynomials import polyder as polyder
 from treadle.np.polynomials import polydiv as polydiv

@@ -69,6 +69,22 @@ REMEDIES = {
     "topk": "`td.lax.top_k(x, k)`.",
     "unsqueeze": "`tnp.expand_dims(x, axis)`, or `x[:, None]`.",
     "zero_": "Arrays don't change: `x = tnp.zeros_like(x)`.",
+    "addressable_data": "`numpy.asarray(x)`: an array lies on one device.",
+    "byteswap": "`numpy.asarray(x).byteswap()`.",
+    "copy_to_host_async": "`numpy.asarray(x)`, which copies nothing.",
+    "data": "`numpy.asarray(x)`, which copies nothing.",
+    "delete": "Memory is free when nothing names it; `td.live_arrays()` lists it.",
+    "devices": "`x.device`: an array lies on one.",
+    "fill": "Arrays don't change: `x = tnp.full_like(x, value)`.",
+    "flags": "Layout is nobody's concern: `x` itself will do.",
+    "flat": "`x.ravel()`.",
+    "is_ready": "`x.block_until_ready()` waits for it.",
+    "on_device_size_in_bytes": "`x.nbytes`.",
+    "put": "Arrays don't change: `x.at[indices].set(value)`.",
+    "resize": "Arrays don't change: `tnp.resize(x, shape)`.",
+    "sharding": "`x.device`: an array lies on one.",
+    "strides": "Strides are nobody's concern: `x` itself will do.",
+    "weak_type": "`td.typeof(x).weak`.",
 }
 
 

@@ -321,12 +321,15 @@ def put_along_axis(
     values: ArrayLike,
     axis: int | None,
     inplace: bool = True,
+    *,
+    mode: str = "drop",
 ) -> Array:
     """x with one element replaced for each index along an axis: what
     `take_along_axis` reads, this writes.
 
     Args:
       inplace: must be False.
+      mode: what is meant by an index out of range, as in ``x.at[indices].set``.
 
     >>> import treadle.numpy as tnp
     >>> x = tnp.zeros((2, 2))
@@ -351,7 +354,7 @@ def put_along_axis(
         aligned = [1] * flat.ndim
         aligned[a] = n
         grid.append(reshape(counted(n), tuple(aligned)) if a != number else indices)
-    return reshape(Place(flat, tuple(grid)).set(values), whole)
+    return reshape(Place(flat, tuple(grid)).set(values, mode=mode), whole)
 
 
 def fill_diagonal(

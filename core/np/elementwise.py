@@ -11,8 +11,16 @@ import ml_dtypes
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
-from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand
+from treadle.np.operands import (
+    ArrayLike,
+    as_array,
+    as_inexact,
+    broadcast,
+    cast,
+    operand,
+)
 from treadle.ops import compare, unary
 from treadle.ops import complex as parts
 from treadle.ops.arithmetic import add, div, mul, neg
@@ -278,8 +286,11 @@ def sign(x: ArrayLike, /) -> Array:
 
 
 def square(x: ArrayLike, /) -> Array:
-    """``x * x``."""
-    return integer_pow(operand("square", x), n=2)
+    """``x * x``; True counts as 1."""
+    x = operand("square", x)
+    if typeof(x).dtype == dtypes.bool_:
+        x = cast(x, dtypes.int32)
+    return integer_pow(x, n=2)
 
 
 def reciprocal(x: ArrayLike, /) -> Array:
@@ -341,10 +352,23 @@ def isneginf(x: ArrayLike, /) -> Array:
     return compare.eq(as_inexact("isneginf", x), -math.inf)
 
 
+def no_complex(name: str, t: ArrayType) -> None:
+    """Raises TypeError for complex numbers."""
+    if dtypes.is_complex(t.dtype):
+        raise TypeError(
+            f"{name}: complex numbers are not supported, got {t}{at(user_source())}"
+        )
+
+
 def signbit(x: ArrayLike, /) -> Array:
-    """True where the sign is negative, also for -0.0."""
+    """True where the sign is negative, also for -0.0.
+
+    Raises:
+      TypeError: for complex numbers, which have no sign.
+    """
     x = operand("signbit", x)
     t = typeof(x)
+    no_complex("signbit", t)
     if dtypes.is_float(t.dtype):
         x = bitcast(x, dtype=np.dtype(f"int{8 * t.dtype.itemsize}"))
     return compare.lt(x, typeof(x).dtype.type(0))
@@ -353,11 +377,17 @@ def signbit(x: ArrayLike, /) -> Array:
 def nan_to_num(
     x: ArrayLike,
     *,
-    nan: float = 0.0,
-    posinf: float | None = None,
-    neginf: float | None = None,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+    copy: bool = True,
 ) -> Array:
-    """Replaces what is not finite; by default infinities by the largest numbers."""
+    """Replaces what is not finite; by default infinities by the largest numbers.
+
+    Args:
+      nan, posinf, neginf: the replacements: numbers, which may be traced, or arrays.
+      copy: has no effect: arrays do not change.
+    """
     x = operand("nan_to_num", x)
     dtype = typeof(x).dtype
     if dtypes.is_complex(dtype):
@@ -368,6 +398,7 @@ def nan_to_num(
     limits = ml_dtypes.finfo(dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
-    x = compare.select(compare.ne(x, x), dtype.type(nan), x)
-    x = compare.select(compare.eq(x, math.inf), dtype.type(high), x)
-    return compare.select(compare.eq(x, -math.inf), dtype.type(low), x)
+    where = (compare.ne(x, x), compare.eq(x, math.inf), compare.eq(x, -math.inf))
+    for there, value in zip(where, (nan, high, low), strict=True):
+        x = compare.select(*broadcast("nan_to_num", (there, cast(value, dtype), x)))
+    return as_array(x)

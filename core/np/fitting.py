@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import equal_shapes
 from treadle.errors import at, user_source
 from treadle.np import linalg
-from treadle.np.creation import zeros
+from treadle.np.creation import array, full, zeros
 from treadle.np.join import concatenate
 from treadle.np.kinds import finfo
 from treadle.np.matrices import eye, vander
 from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand, promoted
 from treadle.np.places import known
+from treadle.np.polynomials import coefficients, written_out
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -132,3 +135,27 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         below = eye(n - 2, n - 1, dtype=c.dtype)
         found = linalg.eigvals(concatenate([(-c[1:] / c[0])[None], below]))
     return concatenate([found.astype(dtype), zeros((behind,), dtype)])
+
+
+def poly(roots: ArrayLike | Sequence[Any]) -> Array:
+    """The polynomial with these roots and the leading coefficient 1; of a square
+    matrix, its characteristic polynomial, whose roots are the eigenvalues.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.poly(tnp.array([1.0, -1.0]))
+    Array([ 1.,  0., -1.], dtype=float32)
+    >>> tnp.poly(tnp.array([[2.0, 0.0], [0.0, 3.0]])).round()
+    Array([ 1., -5.,  6.], dtype=float32)
+    """
+    given = array(roots) if isinstance(roots, list | tuple) else operand("poly", roots)
+    found = as_array(as_inexact("poly", given))
+    dtype = found.dtype
+    if found.ndim == 2 and equal_shapes(found.shape[:1], found.shape[1:]):
+        found = linalg.eigvals(found)
+    points = coefficients("poly", found)
+    out = full(1, 1, points.dtype)
+    none = full(1, 0, points.dtype)
+    for k in range(written_out(points.shape[0])):
+        out = concatenate([out, none]) - points[k] * concatenate([none, out])
+    # The eigenvalues of a real matrix come in pairs, whose products are real.
+    return out if dtypes.is_complex(dtype) else out.real

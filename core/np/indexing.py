@@ -27,6 +27,7 @@ from treadle.np.operands import (
     broadcast_to_shape,
     cast,
     common_shape,
+    none,
     one_axis,
     operand,
 )
@@ -215,12 +216,15 @@ def place_group(x: Any, rank: int, order: tuple[Any, ...], back: bool = False) -
 MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
 
 
-def read_mode(name: str, mode: str, dtype: np.dtype, value: Any) -> dict[str, Any]:
-    """How `getitem` reads what is out of range.
+def read_mode(
+    name: str, mode: str | None, dtype: np.dtype, value: Any
+) -> dict[str, Any]:
+    """How `getitem` reads what is out of range; None is "fill".
 
     Raises:
       ValueError: if there is no such mode, or the value that fills is no scalar.
     """
+    mode = "fill" if mode is None else mode
     if mode not in MODES:
         raise ValueError(
             f"{name}: mode {mode!r} is none of {', '.join(map(repr, MODES))}"
@@ -243,7 +247,7 @@ def take(
     indices: ArrayLike,
     axis: int | None = None,
     *,
-    mode: str = "fill",
+    mode: str | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
     """The elements (or slices along an axis) at the indices.
@@ -253,10 +257,12 @@ def take(
     integer, the highest unsigned one, or True; `x[indices]` reads the nearest element.
 
     Args:
-      mode, fill_value: what else is read there, as in ``x.at[indices].get``.
+      mode, fill_value: what else is read there, as in ``x.at[indices].get``. "clip" and
+        "wrap" hold for any indices, and "clip" makes negative ones 0, as in NumPy.
 
     Raises:
-      IndexError: if one of NumPy's indices, or of a list's, is out of range.
+      IndexError: if one of NumPy's indices, or of a list's, is out of range (but for
+        "clip" and "wrap").
 
     >>> import treadle.numpy as tnp
     >>> tnp.take(tnp.array([1.0, 2.0]), tnp.array([0, -1, 2]))
@@ -268,10 +274,26 @@ def take(
     if axis is None:
         array, axis = ravel(array), 0
     number = one_axis("take", axis, typeof(array).ndim)
-    expression = (*(slice(None),) * number, indices)
-    return getitem(
-        array, expression, **read_mode("take", mode, array.dtype, fill_value)
-    )
+    reading = read_mode("take", mode, array.dtype, fill_value)
+    places = operand("take", indices)
+    n, dtype = array.shape[number], typeof(places).dtype
+    if dtype == dtypes.bool_:
+        # Numbers here, not a mask.
+        places = cast(places, dtypes.int32)
+    elif mode in ("clip", "wrap") and dtypes.is_integer(dtype) and not none(n):
+        places, reading = _moved_inside(places, n, mode), {}
+    return getitem(array, (*(slice(None),) * number, places), **reading)
+
+
+def _moved_inside(places: Any, n: int, mode: str) -> Any:
+    """Indices of which none is out of range; what is known stays known."""
+    if not isinstance(places, Value) and not is_dim(n):
+        known = np.asarray(places, np.int64)
+        return np.clip(known, 0, n - 1) if mode == "clip" else known % n
+    dtype = typeof(places).dtype
+    short = dtype.itemsize < 4 or dtype == dtypes.int32
+    wide = cast(places, dtypes.of_index(n) if short else dtypes.int64)
+    return as_array(inside(wide, n, mode))
 
 
 def take_along_axis(
@@ -279,7 +301,7 @@ def take_along_axis(
     indices: ArrayLike,
     axis: int | None = -1,
     *,
-    mode: str = "fill",
+    mode: str | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
     """One index per element of the result along an axis, as `argsort` gives them (None:

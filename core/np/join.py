@@ -136,6 +136,8 @@ def array_split(
     number = one_axis("array_split", axis, t.ndim)
     n = t.shape[number]
     given: Any = sections
+    if type(given) is Array:
+        given = np.asarray(given)
     if several(given):
         cuts = [0, *[_cut(i if is_dim(i) else index(i), n) for i in given], n]
     else:

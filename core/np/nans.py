@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.dtypes import DTypeLike
+from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.binary import maximum, select_where
 from treadle.np.elementwise import isnan, logical_not, square
@@ -66,14 +67,21 @@ def nanmean(
 ) -> Array:
     """The mean of the elements that are numbers. dtype: in which it is computed;
     `where` selects elements."""
-    present, missing = _present("nanmean", _of_dtype(x, dtype), 0)
+    present, missing = _present("nanmean", _of_dtype("nanmean", x, dtype), 0)
     total = reductions.sum(present, axis, None, keepdims, where)
     there = cast(logical_not(missing), typeof(present).dtype)
     return div(total, reductions.sum(there, axis, None, keepdims, where))
 
 
-def _of_dtype(x: Any, dtype: DTypeLike | None) -> Any:
-    return x if dtype is None else cast(x, dtypes.canonical(dtype))
+def _of_dtype(name: str, x: Any, dtype: DTypeLike | None) -> Any:
+    if dtype is None:
+        return x
+    wanted = dtypes.canonical(dtype)
+    if not dtypes.is_differentiable(wanted):
+        raise TypeError(
+            f"{name}: dtype {wanted.name} can't hold an average{at(user_source())}"
+        )
+    return cast(operand(name, x), wanted)
 
 
 def nanvar(
@@ -89,17 +97,22 @@ def nanvar(
 ) -> Array:
     """The variance of the elements that are numbers. `where` selects elements; the
     options are those of `var`."""
-    x = as_inexact("nanvar", _of_dtype(x, dtype))
+    x = as_inexact("nanvar", _of_dtype("nanvar", x, dtype))
     centre = mean
     if centre is None:
         centre = nanmean(x, axis, True, where=where)
     centre = cast(centre, typeof(x).dtype)
-    distances = square(abs_(sub(*broadcast("nanvar", (x, centre)))))
-    there = cast(logical_not(isnan(x)), typeof(distances).dtype)
+    missing = isnan(x)
+    # What is missing is replaced before, not behind: the distance of an infinity from
+    # the mean is not a number either, and counts.
+    present = select_where(missing, typeof(x).dtype.type(0), x)
+    distances = square(abs_(sub(*broadcast("nanvar", (present, centre)))))
+    distances = select_where(missing, typeof(distances).dtype.type(0), distances)
+    there = cast(logical_not(missing), typeof(distances).dtype)
     less = float(one_of(ddof, correction))
     count = sub(reductions.sum(there, axis, None, keepdims, where), less)
     # Of too few elements not a number, as of none.
-    total = nansum(distances, axis, keepdims, where=where)
+    total = reductions.sum(distances, axis, None, keepdims, where)
     return div(total, maximum(count, 0.0))
 
 
@@ -171,10 +184,19 @@ def _extreme(
 
 
 def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the largest of the elements that are numbers is; 0 where none is."""
-    return reductions.argmax(_present("nanargmax", x, -math.inf)[0], axis, keepdims)
+    """Where the largest of the elements that are numbers is; -1 where none is."""
+    return _place_of_extreme("nanargmax", x, axis, keepdims)
 
 
 def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest of the elements that are numbers is; 0 where none is."""
-    return reductions.argmin(_present("nanargmin", x, math.inf)[0], axis, keepdims)
+    """Where the smallest of the elements that are numbers is; -1 where none is."""
+    return _place_of_extreme("nanargmin", x, axis, keepdims)
+
+
+def _place_of_extreme(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    largest = name == "nanargmax"
+    present, missing = _present(name, x, -math.inf if largest else math.inf)
+    find = reductions.argmax if largest else reductions.argmin
+    nothing = reductions.all(missing, axis, keepdims)
+    place = find(present, axis, keepdims)
+    return select_where(nothing, typeof(place).dtype.type(-1), place)

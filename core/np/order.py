@@ -39,13 +39,16 @@ def sort(
     descending: bool = False,
     *,
     stable: bool = True,
+    kind: str | None = None,
 ) -> Array:
     """The elements in ascending order along an axis; not-a-number comes last.
 
-    `stable` is kept in any case: equal elements keep their order. Complex numbers are
+    `stable` is kept in any case: equal elements keep their order. So is `kind`, one of
+    NumPy's names of algorithms: they give the same elements. Complex numbers are
     in NumPy's order: by real parts, then by imaginary ones, last those of which a part
     is not a number. `descending` turns all of it round.
     """
+    _check_kind("sort", kind)
     x, number = along("sort", x, axis)
     out = sorts.sort(x, axis=number, num_keys=1)[0]
     return flip(out, number) if descending else out
@@ -57,18 +60,31 @@ def argsort(
     descending: bool = False,
     *,
     stable: bool = True,
+    kind: str | None = None,
 ) -> Array:
     """The indices that sort along an axis. Equal elements keep their order, whatever
-    `stable` says.
+    `stable` and `kind` (NumPy's names of algorithms) say.
 
     int32; along an axis of 2³¹ elements or more, int64.
     """
+    _check_kind("argsort", kind)
     x, number = along("argsort", x, axis)
     if not descending:
         return sorts.argsort(x, number)
     # Sorted from the end and turned round, equal elements keep their order.
     n = typeof(x).shape[number]
     return (n - 1) - flip(sorts.argsort(flip(x, number), number), number)
+
+
+_KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
+
+
+def _check_kind(name: str, kind: str | None) -> None:
+    if kind not in _KINDS:
+        raise ValueError(
+            f"{name}: kind {kind!r} is none of {', '.join(map(repr, _KINDS[1:]))}"
+            f"{at(user_source())}"
+        )
 
 
 def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:

@@ -135,12 +135,13 @@ def _ended(x: Any, axis: int, width: Any, values: Any, mode: str) -> Any:
 def _ramp(edge: Any, end: Any, axis: int, count: int, side: int) -> Any:
     dtype = typeof(edge).dtype
     wide = np.dtype(np.float32) if dtype.kind in "iub" else dtype
+    whole = dtype.kind in "iu"
     place = iota(shape=typeof(edge).shape, axis=axis, dtype=wide)
     share = place / count if side == 0 else (place + 1) / count
     near, far = cast(edge, wide), cast(end, wide)
     first, last = (far, near) if side == 0 else (near, far)
     out = add(first, mul(sub(last, first), share))
-    return cast(floor(out) if dtype != wide else out, dtype)
+    return cast(floor(out) if whole else out, dtype)
 
 
 def _averaged(x: Any, axis: int, width: Any, lengths: Any, mode: str) -> Any:
@@ -154,22 +155,33 @@ def _averaged(x: Any, axis: int, width: Any, lengths: Any, mode: str) -> Any:
         part = ops.slice_axis(x, axis, *((0, few) if k == 0 else (n - few, n)))
         value = _STATISTICS[mode](part, axis, keepdims=True)
         if typeof(value).dtype != dtype:
-            value = cast(round(value), dtype)
+            value = cast(round(value) if dtype.kind != "b" else value, dtype)
         sides[k] = _spread(value, axis, count)
     return _joined(x, axis, *sides)
 
 
-def _reflected_oddly(x: Any, axis: int, width: Any, mode: str) -> Any:
+def _reflected_oddly(
+    x: Any, axis: int, width: Any, mode: str, period: int | None = None
+) -> Any:
     """Mirrored at a point: what is beyond is as far from the last element as its mirror
-    image, on the other side."""
+    image, on the other side. period: the length of what was mirrored first."""
     before, after = width
     n = typeof(x).shape[axis]
     longest = n - 1 if mode == "reflect" else n
-    if is_dim(n) or not n or max(before, after) > max(longest, 0):
+    if is_dim(n) or not n:
         raise ValueError(
-            f"pad: reflect_type='odd' adds {longest} elements at most to an axis of "
-            f"length {n}, got {before} and {after}{at(user_source())}"
+            f"pad: reflect_type='odd' needs elements along the axis, whose number is "
+            f"known, got {typeof(x)}{at(user_source())}"
         )
+    if not longest:
+        return _padded(x, axis, before, after, "edge")
+    period = longest if period is None else period
+    longest = longest // period * period
+    if max(before, after) > longest:
+        # What was mirrored is mirrored again, where a whole number of periods ends.
+        first, last = min(before, longest), min(after, longest)
+        x = _reflected_oddly(x, axis, (first, last), mode, period)
+        return _reflected_oddly(x, axis, (before - first, after - last), mode, period)
     even = _padded(x, axis, before, after, mode)
     left = ops.slice_axis(even, axis, 0, before)
     right = ops.slice_axis(even, axis, before + n, before + n + after)

@@ -6,9 +6,9 @@ the operands alone, so that they are known while tracing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from treadle import dtypes
 from treadle.dims import settled
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
@@ -32,7 +32,7 @@ from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 
-def _coefficients(name: str, p: Any) -> Any:
+def coefficients(name: str, p: Any) -> Any:
     if isinstance(p, list | tuple):
         p = array(p)
     p = atleast_1d(operand(name, p))
@@ -47,10 +47,10 @@ def _two(name: str, p: Any, q: Any) -> tuple[Any, Any]:
     """The coefficients of two polynomials, of one dtype."""
     p, q = (array(v) if isinstance(v, list | tuple) else v for v in (p, q))
     p, q = agreed(name, p, q)
-    return _coefficients(name, p), _coefficients(name, q)
+    return coefficients(name, p), coefficients(name, q)
 
 
-def _count(n: int) -> int:
+def written_out(n: int) -> int:
     """How many steps are written one by one. Where a size is open there is a program
     for each number of them: a loop would round halves at each step."""
     return settled(int, (n,))
@@ -68,7 +68,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
         p = array(p)
     c, a = promoted("polyval", atleast_1d(p), x)
     out: Any = as_array(a) * 0
-    for k in range(_count(typeof(c).shape[0])):
+    for k in range(written_out(typeof(c).shape[0])):
         out = multiply(out, a) + c[k]
     return out
 
@@ -128,7 +128,7 @@ def polydiv(
         quotient, rest = full((1,), 0, a.dtype), a
     else:
         steps, rest = [], a
-        for k in range(_count(m - n + 1)):
+        for k in range(written_out(m - n + 1)):
             factor = rest[k] / b[0]
             steps.append(factor)
             rest = rest.at[k : k + n].add(-factor * b)
@@ -140,8 +140,10 @@ def polydiv(
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial."""
-    c = _coefficients("polyder", p)
+    c = coefficients("polyder", p)
     _check_order("polyder", m)
+    if m and c.dtype == dtypes.bool_:
+        c = as_array(cast(c, dtypes.int32))
     for _ in range(m):
         n = c.shape[0]
         powers = cast(arange(n - 1, 0, -1), c.dtype)
@@ -156,9 +158,9 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
       k: the constants of integration, in the order of the integrals; one number is
         that of all. 0 by default.
     """
-    c = as_array(as_inexact("polyint", _coefficients("polyint", p)))
+    c = as_array(as_inexact("polyint", coefficients("polyint", p)))
     _check_order("polyint", m)
-    constants = _coefficients("polyint", 0.0 if k is None else k)
+    constants = coefficients("polyint", 0.0 if k is None else k)
     constants = cast(constants, c.dtype)
     if constants.shape[0] == 1:
         constants = broadcast_to_shape(constants, (m,))
@@ -176,18 +178,3 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
 def _check_order(name: str, m: int) -> None:
     if m < 0:
         raise ValueError(f"{name}: the order {m} is negative{at(user_source())}")
-
-
-def poly(roots: ArrayLike | Sequence[Any]) -> Array:
-    """The polynomial with these roots and the leading coefficient 1.
-
-    >>> import treadle.numpy as tnp
-    >>> tnp.poly(tnp.array([1.0, -1.0]))
-    Array([ 1.,  0., -1.], dtype=float32)
-    """
-    zeros = as_array(as_inexact("poly", _coefficients("poly", roots)))
-    out = full(1, 1, zeros.dtype)
-    none = full(1, 0, zeros.dtype)
-    for k in range(_count(zeros.shape[0])):
-        out = concatenate([out, none]) - zeros[k] * concatenate([none, out])
-    return out

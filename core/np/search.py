@@ -131,18 +131,20 @@ def interp(
     x: ArrayLike,
     xp: ArrayLike,
     fp: ArrayLike,
-    left: ArrayLike | None = None,
-    right: ArrayLike | None = None,
+    left: ArrayLike | str | None = None,
+    right: ArrayLike | str | None = None,
     period: float | None = None,
 ) -> Array:
     """Linear interpolation in a table of increasing `xp` and their values `fp`.
 
     Args:
       left, right: the value before and behind the table; by default that of its end.
+        "extrapolate": as the first or the last two go on.
       period: of x and `xp`, which need not be in order then.
 
     Raises:
       TypeError: if x or `xp` are complex; `fp` may be.
+      ValueError: if `left` or `right` is another word.
     """
     for name, value in (("x", x), ("xp", xp)):
         if dtypes.is_complex(typeof(as_array(value)).dtype):
@@ -163,8 +165,6 @@ def interp(
         keys = concatenate([keys[-1:] - abs(period), keys, keys[:1] + abs(period)])
         values = concatenate([values[-1:], values, values[:1]])
     last = typeof(keys).shape[0] - 1
-    low, high = (values[0] if left is None else left), right
-    high = values[last] if right is None else right
     if not last:
         inner = broadcast_in_dim(values[0], shape=typeof(at_x).shape, dims=())
     else:
@@ -175,55 +175,88 @@ def interp(
         inner = bottom + share * (values[i] - bottom)
         if period is not None:
             return inner
-    out = select_where(lt(at_x, keys[0]), low, inner)
-    return select_where(gt(at_x, keys[last]), high, out)
+    outside = (
+        (left, lt(at_x, keys[0]), values[0]),
+        (right, gt(at_x, keys[last]), values[last]),
+    )
+    for given, there, end in outside:
+        if isinstance(given, str):
+            if given != "extrapolate":
+                raise ValueError(
+                    f"interp: {given!r} is no value beside the table, nor 'extrapolate'"
+                    f"{at(user_source())}"
+                )
+            continue
+        inner = select_where(there, end if given is None else given, inner)
+    return inner
 
 
 # Places in flat arrays ----------------------------------------------------------------
 
 
-def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
+def unravel_index(
+    index: ArrayLike, shape: Sequence[int], order: str = "C"
+) -> tuple[Array, ...]:
     """The index in each axis of a shape, from the index in the flat array.
+
+    Args:
+      order: whether the last index counts fastest ("C"), or the first ("F").
 
     Indices out of range are those of the nearest element if they are an array of
     Treadle's (traced, or not); others raise IndexError.
     """
     lengths, found = as_shape("unravel_index", shape), []
+    _check_counting("unravel_index", order)
     rest = _inside(operand("unravel_index", index), math.prod(lengths))
-    for n in reversed(lengths):
+    for n in lengths if order == "F" else reversed(lengths):
         found.append(rest % n)
         rest = rest // n
-    return tuple(reversed(found))
+    return tuple(found if order == "F" else reversed(found))
+
+
+def _check_counting(name: str, order: str) -> None:
+    if order not in ("C", "F"):
+        raise ValueError(
+            f"{name}: order is 'C' or 'F', got {order!r}{at(user_source())}"
+        )
 
 
 def ravel_multi_index(
-    index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise"
+    index: Sequence[ArrayLike],
+    dims: Sequence[int],
+    mode: str | Sequence[str] = "raise",
+    order: str = "C",
 ) -> Array:
     """The index in the flat array, from the index in each axis of a shape.
 
     Args:
       mode: what is meant by an index out of range: as in `unravel_index` ("raise"),
-        the nearest element ("clip"), or counted on from the other end ("wrap").
+        the nearest element ("clip"), or counted on from the other end ("wrap"); for
+        all axes, or one for each.
+      order: whether the last index counts fastest ("C"), or the first ("F").
     """
     lengths = as_shape("ravel_multi_index", dims)
+    _check_counting("ravel_multi_index", order)
+    modes = (mode,) * len(lengths) if isinstance(mode, str) else tuple(mode)
     if len(index) != len(lengths):
         raise ValueError(
             f"ravel_multi_index: {len(index)} indices for the shape {lengths}"
             f"{at(user_source())}"
         )
-    if mode not in ("raise", "clip", "wrap"):
+    if len(modes) != len(lengths) or not {*modes} <= {"raise", "clip", "wrap"}:
         raise ValueError(
-            f"ravel_multi_index: mode {mode!r} is none of 'raise', 'clip' and 'wrap'"
-            f"{at(user_source())}"
+            f"ravel_multi_index: mode {mode!r} is none of 'raise', 'clip' and 'wrap', "
+            f"nor one for each of {len(lengths)} axes{at(user_source())}"
         )
     dtype = dtypes.of_index(math.prod(lengths))
     flat: Any = as_array(dtype.type(0))
-    for i, n in zip(index, lengths, strict=True):
+    axes = list(zip(index, lengths, modes, strict=True))
+    for i, n, meant in axes if order == "C" else reversed(axes):
         i = operand("ravel_multi_index", i)
-        if mode == "raise":
+        if meant == "raise":
             i = _inside(i, n)
         else:
-            i = mod(i, n) if mode == "wrap" else clip(i, 0, max(n - 1, 0))
+            i = mod(i, n) if meant == "wrap" else clip(i, 0, max(n - 1, 0))
         flat = flat * n + cast(i, dtype)
     return flat
 

@@ -83,6 +83,7 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
+    sorted: bool = True,
 ) -> Array: ...
 @overload
 def unique(
@@ -95,6 +96,7 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
+    sorted: bool = True,
 ) -> Any: ...
 def unique(
     x: ArrayLike,
@@ -106,6 +108,7 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
+    sorted: bool = True,
 ) -> Any:
     """The different elements in ascending order (or slices along an axis).
 
@@ -117,6 +120,7 @@ def unique(
       size: how many the result has; needed under `jit`. If there are more, the first
         stay.
       fill_value: what fills the rest; by default the smallest element.
+      sorted: has no effect: they come in order in any case.
 
     >>> import treadle.numpy as tnp
     >>> tnp.unique(tnp.array([3, 1, 3]), return_counts=True)

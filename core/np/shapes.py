@@ -247,8 +247,18 @@ def flipud(x: ArrayLike) -> Array:
 
 
 def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """Rotates by 90 degrees, k times, from the first axis towards the second."""
+    """Rotates by 90 degrees, k times, from the first axis towards the second.
+
+    Raises:
+      ValueError: if both axes are the same.
+    """
     first, second = axes
+    ndim = typeof(operand("rot90", x)).ndim
+    if one_axis("rot90", first, ndim) == one_axis("rot90", second, ndim):
+        raise ValueError(
+            f"rot90: the axes {axes} are one: there is no plane to turn in"
+            f"{at(user_source())}"
+        )
     if k % 4 == 0:
         return as_array(operand("rot90", x))
     if k % 4 == 2:
@@ -308,7 +318,8 @@ def ndim(x: ArrayLike) -> int:
     return typeof(operand("ndim", x)).ndim
 
 
-def size(x: ArrayLike, axis: int | None = None) -> int:
-    """The number of elements, or of those along one axis."""
+def size(x: ArrayLike, axis: Axis = None) -> int:
+    """The number of elements, or of those along one axis or several."""
     t = typeof(operand("size", x))
-    return t.size if axis is None else t.shape[one_axis("size", axis, t.ndim)]
+    lengths = [t.shape[a] for a in all_axes("size", axis, t.ndim)]
+    return t.size if axis is None else math.prod(lengths)

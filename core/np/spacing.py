@@ -8,7 +8,6 @@ from typing import Any, Literal, overload
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.dtypes import DTypeLike
-from treadle.errors import at, user_source
 from treadle.np.binary import power
 from treadle.np.creation import placed, working_dtype
 from treadle.np.elementwise import abs, exp, floor, log, sign
@@ -94,8 +93,9 @@ def linspace(
     shape = common_shape("linspace", (typeof(first).shape, typeof(last).shape))
     if shape:
         first, last = (broadcast_to_shape(v, shape) for v in (first, last))
-    out = _evenly_spaced(first, last, num, endpoint, working)
-    if not dtypes.is_differentiable(want) and want != dtypes.bool_:
+    whole = not dtypes.is_differentiable(want)
+    out = (_in_steps if whole else _evenly_spaced)(first, last, num, endpoint, working)
+    if whole and want != dtypes.bool_:
         out = floor(out)
     out = cast(out, want)
     out = placed(moveaxis(out, 0, axis) if shape else out, device)
@@ -130,6 +130,27 @@ def _evenly_spaced(first: Any, last: Any, num: int, endpoint: bool, dtype: Any) 
     return compare.select(compare.eq(place, last_place), last, out)
 
 
+def _in_steps(first: Any, last: Any, num: int, endpoint: bool, dtype: Any) -> Any:
+    """By multiples of the distance between two, which are whole numbers where it is
+    one: what comes next is rounded down."""
+    steps = num - 1 if endpoint else num
+    if not is_dim(steps) and steps <= 0:
+        return _evenly_spaced(first, last, num, endpoint, dtype)
+    shape = (num, *typeof(first).shape)
+    step = div(sub(last, first), maximum(cast(steps, dtype), dtype.type(1)))
+    inner = tuple(range(1, len(shape)))
+    first, step, last = (
+        broadcast_in_dim(v, shape=shape, dims=inner) for v in (first, step, last)
+    )
+    place = iota(shape=shape, axis=0, dtype=dtypes.to_real(dtype))
+    out = add(first, mul(cast(place, dtype), step))
+    if not endpoint:
+        return out
+    place = iota(shape=shape, axis=0, dtype=dtypes.of_index(num))
+    end = maximum(cast(steps, dtypes.of_index(num)), 1)
+    return compare.select(compare.eq(place, end), last, out)
+
+
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -157,26 +178,32 @@ def geomspace(
 ) -> Array:
     """Numbers from `start` to `stop`, each the same multiple of the one before.
 
-    Both have one sign; not-a-number is between those that have not.
+    Real numbers have one sign; not-a-number is between those that have not. Complex
+    ones turn from the one to the other by the smaller angle, on a logarithmic spiral.
     """
     first, last = _ends("geomspace", start, stop)
     found = dtypes.to_float(typeof(first).dtype)
-    if dtypes.is_complex(found):
-        raise TypeError(
-            f"geomspace: complex numbers are not supported{at(user_source())}"
-        )
     (count,) = as_shape("geomspace", num)
     working = working_dtype(found)
     shape = common_shape("geomspace", (typeof(first).shape, typeof(last).shape))
     ends = [as_array(cast(v, working)) for v in (first, last)]
     ends = [broadcast_to_shape(v, shape) for v in ends]
-    low, high = (log(abs(v)) for v in ends)
+    turned = dtypes.is_complex(working)
+    low, high = ends
+    if turned:
+        # The logarithm of the ratio has the smaller of both angles.
+        low, high = mul(low, 0), log(div(high, low))
+    else:
+        low, high = (log(abs(v)) for v in ends)
     powers = linspace(low, high, count, endpoint)
     wide = tuple(range(1, powers.ndim))
     first, last = (broadcast_in_dim(v, shape=powers.shape, dims=wide) for v in ends)
-    one_sign = compare.eq(sign(first), sign(last))
-    nan = working.type(math.nan)
-    out = mul(exp(powers), compare.select(one_sign, sign(first), nan))
+    if turned:
+        out = mul(exp(powers), first)
+    else:
+        one_sign = compare.eq(sign(first), sign(last))
+        nan = working.type(math.nan)
+        out = mul(exp(powers), compare.select(one_sign, sign(first), nan))
     # What is known is exact.
     place = iota(shape=powers.shape, axis=0, dtype=dtypes.of_index(count))
     if endpoint:

@@ -8,10 +8,11 @@ from typing import Any
 from treadle import dtypes
 from treadle.np.binary import maximum
 from treadle.np.creation import arange, ones
-from treadle.np.elementwise import abs, cos, sqrt
+from treadle.np.elementwise import abs, cos, no_complex, sqrt
 from treadle.np.operands import ArrayLike, as_inexact, as_shape, cast, operand
 from treadle.ops import bessel
 from treadle.run.array import Array
+from treadle.trace.value import typeof
 
 
 def _places(name: str, n: int) -> tuple[Any, int]:
@@ -68,5 +69,10 @@ def i0(x: ArrayLike, /) -> Array:
     >>> import treadle.numpy as tnp
     >>> tnp.i0(1.0)
     Array(1.2661, dtype=float32)
+
+    Raises:
+      TypeError: for complex numbers.
     """
-    return bessel.i0(as_inexact("i0", x))
+    x = as_inexact("i0", x)
+    no_complex("i0", typeof(x))
+    return bessel.i0(x)

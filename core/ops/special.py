@@ -33,7 +33,10 @@ def _lgamma(x: float) -> float:
         return x
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
 
 
 def _digamma(x: float) -> float:

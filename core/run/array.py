@@ -143,6 +143,10 @@ class Array(Value):
         """The value of a single element as a Python scalar."""
         return one_element(self.type, self._data)
 
+    def tobytes(self) -> bytes:
+        """The elements as bytes, the last axis first to vary."""
+        return self._data.tobytes()
+
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars."""
         return self._data.tolist()

@@ -27,10 +27,12 @@ class RegularGridInterpolator:
       points: for each axis of the grid its coordinates, in ascending order.
       values: shape ``(n₀, n₁, …, *rest)``.
       method: "linear" or "nearest".
+      bounds_error: must be False: what is outside of the grid reads `fill_value`.
       fill_value: what is outside of the grid; None goes on as at its edge.
 
     Raises:
       ValueError: for another method, or shapes that don't fit.
+      NotImplementedError: for `bounds_error`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> grid = tnp.array([0.0, 1.0, 3.0]), tnp.array([0.0, 2.0])
@@ -45,10 +47,15 @@ class RegularGridInterpolator:
         points: Sequence[ArrayLike],
         values: ArrayLike,
         method: str = "linear",
-        *,
+        bounds_error: bool = False,
         fill_value: Any = np.nan,
     ) -> None:
         name = "RegularGridInterpolator"
+        if bounds_error:
+            raise NotImplementedError(
+                f"{name}: places outside of the grid are no errors: they may be traced"
+                f"{at(user_source())}\nThey read `fill_value`."
+            )
         self.values = as_array(as_inexact(name, values))
         self.grid = tuple([as_array(as_inexact(name, p)) for p in points])
         self.method = _known(method)

@@ -26,6 +26,11 @@ def floats(name: str, *args: ArrayLike) -> list[Any]:
     return broadcast(name, reals(name, *args))
 
 
+def numbers(name: str, *args: ArrayLike) -> list[Any]:
+    """The operands as arrays of one floating or complex dtype and one shape."""
+    return broadcast(name, promoted(name, *[as_inexact(name, x) for x in args]))
+
+
 def reals(name: str, *args: ArrayLike) -> list[Any]:
     """The operands as arrays of one floating dtype; shapes stay as they are.
 

@@ -222,6 +222,10 @@ class Tracer(Value):
         """The value of a single element as a Python scalar (not under jit)."""
         return one_element(self.type, np.asarray(self._python(".item()", "numpy")))
 
+    def tobytes(self) -> bytes:
+        """The elements as bytes, the last axis first to vary."""
+        return np.asarray(self._python(".tobytes()", "numpy")).tobytes()
+
     def tolist(self) -> Any:
         """The values as nested lists (not under jit)."""
         return np.asarray(self._python(".tolist()", "numpy")).tolist()

@@ -37,14 +37,14 @@ def relu6(x: Array) -> Array:
     return tnp.where(x >= 6, 6, relu(x))
 
 
-def leaky_relu(x: Array, slope: float = 0.01) -> Array:
-    """``x`` where positive, ``slope * x`` elsewhere.
+def leaky_relu(x: Array, negative_slope: float = 0.01) -> Array:
+    """``x`` where positive, ``negative_slope * x`` elsewhere.
 
     >>> import treadle.numpy as tnp
-    >>> leaky_relu(tnp.array([-1.0, 2.0]), slope=0.1)
+    >>> leaky_relu(tnp.array([-1.0, 2.0]), negative_slope=0.1)
     Array([-0.1,  2. ], dtype=float32)
     """
-    return tnp.where(x > 0, x, tnp.multiply(slope, x))
+    return tnp.where(x > 0, x, tnp.multiply(negative_slope, x))
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
@@ -413,12 +413,12 @@ def top(x: Array, axis: Axis) -> Array:
 
 def one_hot(
     labels: tnp.ArrayLike,
-    classes: int,
+    num_classes: int,
     dtype: td.dtypes.DTypeLike = tnp.float32,
     *,
     axis: int = -1,
 ) -> Array:
-    """1 at the label's place, 0 elsewhere: ``(...) -> (..., classes)``.
+    """1 at the label's place, 0 elsewhere: ``(...) -> (..., num_classes)``.
 
     A label that is no class gives zeros.
 
@@ -438,5 +438,5 @@ def one_hot(
         raise TypeError(
             f"one_hot takes integer labels, got {td.typeof(labels)}{at(user_source())}"
         )
-    chosen = (labels[..., None] == tnp.arange(classes)).astype(dtype)
+    chosen = (labels[..., None] == tnp.arange(num_classes)).astype(dtype)
     return chosen if axis == -1 else tnp.moveaxis(chosen, -1, axis)

@@ -255,6 +255,16 @@ def test_choice_of_slices() -> None:
         rng.choice(KEY, 3, (5,), replace=False)
 
 
+def test_axes_that_are_not_there() -> None:
+    key, x = rng.key(0), np.arange(6.0)
+    with pytest.raises(np.exceptions.AxisError, match="permutation: axis 2"):
+        rng.permutation(key, x, axis=2)
+    with pytest.raises(np.exceptions.AxisError, match="choice: axis 1"):
+        rng.choice(key, x, (2,), axis=1)
+    with pytest.raises(TypeError, match="an array or an integer, got f32"):
+        rng.permutation(key, np.float32(3))
+
+
 def test_gamma() -> None:
     a = np.float32([0.1, 0.5, 1, 3, 40])
     near(rng.gamma(KEY, 2.5, (30,)), jax.random.gamma(OTHER, 2.5, (30,)))

@@ -11,7 +11,7 @@ from treadle.api.jacobian import stop_gradient
 from treadle.control import softmax as ops
 from treadle.np.operands import ArrayLike, all_axes
 from treadle.run.array import Array
-from treadle.scipy.operands import floats
+from treadle.scipy.operands import floats, numbers
 
 Axis = int | Sequence[int] | None
 
@@ -24,13 +24,14 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> Array | tuple[Array, Array]:
-    """``log(sum(b * exp(a)))``, without overflow.
+    """``log(sum(b * exp(a)))``, without overflow, of real or complex numbers.
 
     Args:
       axis: of the sums, by default all.
       b: factors, 1 by default.
       return_sign: whether the result is a pair, of the logarithm of the magnitude and
-        the sign; else a negative sum gives not-a-number.
+        the sign (of complex numbers one of magnitude 1); else a negative sum of real
+        numbers gives not-a-number.
       where: which elements are summed.
 
     >>> import treadle as td
@@ -39,14 +40,15 @@ def logsumexp(
     Array(100.6931, dtype=float32)
     """
     if b is None:
-        (a,) = floats("logsumexp", a)
+        (a,) = numbers("logsumexp", a)
     else:
-        a, b = floats("logsumexp", a, b)
+        a, b = numbers("logsumexp", a, b)
         # What counts nothing must not be the largest.
         a = tnp.where(b == 0, -math.inf, a)
     if where is not None:
         a = tnp.where(where, a, -math.inf)
-    largest = stop_gradient(tnp.max(a, axis=axis, keepdims=True, initial=-math.inf))
+    size = stop_gradient(tnp.real(a))
+    largest = tnp.max(size, axis=axis, keepdims=True, initial=-math.inf)
     finite = tnp.where(tnp.isfinite(largest), largest, 0.0)
     terms = tnp.exp(a - finite)
     total = tnp.sum(terms if b is None else b * terms, axis=axis, keepdims=True)

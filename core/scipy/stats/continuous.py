@@ -225,6 +225,7 @@ truncnorm = Continuous(
     "truncnorm",
     "The normal distribution between `a` and `b` (in standard units).",
     ("a", "b"),
+    proper=lambda a, b: a < b,
     support=lambda a, b: (a, b),
     inside=lambda a, b: tnp.clip(0.0 * a, a, b),
     logpdf=lambda y, a, b: _normal(y) - log_mass(a, b),
@@ -236,6 +237,7 @@ vonmises = Continuous(
     "vonmises",
     "Von Mises' distribution on a circle, with concentration kappa.",
     ("kappa",),
+    proper=lambda kappa: kappa >= 0,
     logpdf=lambda y, kappa: (
         kappa * (tnp.cos(y) - 1) - _LOG_TWO_PI - tnp.log(i0e(kappa))
     ),
@@ -245,6 +247,7 @@ wrapcauchy = Continuous(
     "wrapcauchy",
     "Cauchy's distribution wrapped around a circle, from 0 to 2π.",
     ("c",),
+    proper=lambda c: (c > 0) & (c < 1),
     support=(0.0, 2 * math.pi),
     logpdf=lambda y, c: (
         tnp.log1p(-c * c) - _LOG_TWO_PI - tnp.log1p(c * (c - 2 * tnp.cos(y)))

@@ -33,6 +33,7 @@ bernoulli = _Bernoulli(
     "bernoulli",
     "1 with probability p, else 0.",
     ("p",),
+    proper=lambda p: (p >= 0) & (p <= 1),
     support=(0.0, 1.0),
     logpmf=lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p),
     cdf=lambda k, p: tnp.where(k < 1, 1 - p, 1.0),
@@ -48,6 +49,7 @@ binom = Discrete(
     "binom",
     "How many of n happen, each with probability p.",
     ("n", "p"),
+    proper=lambda n, p: (n >= 0) & (p >= 0) & (p <= 1),
     support=lambda n, p: (0.0, n),
     logpmf=lambda k, n, p: _log_choices(n, k) + xlogy(k, p) + xlog1py(n - k, -p),
     cdf=lambda k, n, p: _binomial_cdf(k, n, p),
@@ -64,6 +66,7 @@ betabinom = Discrete(
     "betabinom",
     "How many of n happen, with a probability that is drawn from a beta distribution.",
     ("n", "a", "b"),
+    proper=lambda n, a, b: (n >= 0) & (a > 0) & (b > 0),
     support=lambda n, a, b: (0.0, n),
     logpmf=lambda k, n, a, b: (
         _log_choices(n, k) + betaln(k + a, n - k + b) - betaln(a, b)
@@ -74,6 +77,7 @@ nbinom = Discrete(
     "nbinom",
     "How often it fails before the n-th success, each with probability p.",
     ("n", "p"),
+    proper=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
     support=_FROM_ZERO,
     logpmf=lambda k, n, p: (
         xlogy(n, p) + xlog1py(k, -p) - betaln(n, k + 1) - tnp.log(n + k)
@@ -85,6 +89,7 @@ geom = Discrete(
     "geom",
     "At which try it succeeds first, each with probability p.",
     ("p",),
+    proper=lambda p: (p > 0) & (p <= 1),
     support=(1.0, math.inf),
     inside=1.0,
     logpmf=lambda k, p: xlog1py(k - 1, -p) + tnp.log(p),
@@ -117,6 +122,7 @@ poisson = _Poisson(
     "poisson",
     "How often it happens, mu times on average.",
     ("mu",),
+    proper=lambda mu: mu >= 0,
     support=_FROM_ZERO,
     logpmf=lambda k, mu: xlogy(k, mu) - gammaln(k + 1) - mu,
     cdf=lambda k, mu: gammaincc(k + 1, mu),

@@ -15,6 +15,8 @@ from treadle.scipy.operands import floats
 
 Function = Callable[..., Any]
 """``(y, *shapes) -> value``, of a variable within the support."""
+Condition = Callable[..., Any]
+"""``(*shapes) -> bool``: whether they are those of a distribution."""
 Support = tuple[float, float] | Callable[..., tuple[Any, Any]]
 """The least and the largest value, if need be of the shapes."""
 
@@ -24,15 +26,24 @@ class Distribution:
 
     shapes: the names of its parameters that have no default.
     inside: a number within the support, which stands for those that are not.
+    proper: which values of the shapes are those of a distribution; of others all its
+      functions are not a number. By default those above 0.
     """
 
     _defaults: dict[str, float]
 
     def __init__(
-        self, name: str, doc: str, shapes: Sequence[str], support: Support, inside: Any
+        self,
+        name: str,
+        doc: str,
+        shapes: Sequence[str],
+        support: Support,
+        inside: Any,
+        proper: Condition | None,
     ) -> None:
         self._name, self._shapes = name, tuple(shapes)
         self._support, self._inside = support, inside
+        self._proper = proper or _all_positive
         self.__doc__ = doc
 
     def __repr__(self) -> str:
@@ -80,6 +91,10 @@ class Distribution:
         return tnp.where(y != y, math.nan, value)
 
 
+def _all_positive(*shapes: Any) -> Any:
+    return math.prod([s > 0 for s in shapes], start=True)
+
+
 class Continuous(Distribution):
     """A continuous distribution: of ``loc + scale * y``, where y is standard.
 
@@ -98,11 +113,12 @@ class Continuous(Distribution):
         logpdf: Function,
         support: Support = (-math.inf, math.inf),
         inside: Any = 0.5,
+        proper: Condition | None = None,
         **functions: Function,
     ) -> None:
         """functions: `cdf`, `sf`, `logcdf`, `logsf`, `ppf`, `isf`, as far as they are
         more than arithmetic with the others."""
-        super().__init__(name, doc, shapes, support, inside)
+        super().__init__(name, doc, shapes, support, inside, proper)
         self._logpdf, self._functions = logpdf, functions
 
     def logpdf(self, x: ArrayLike, *args: ArrayLike, **named: ArrayLike) -> Array:
@@ -117,7 +133,7 @@ class Continuous(Distribution):
         x, *shapes, loc, scale = self._arguments(method, x, args, named)
         beyond = -math.inf
         value = self._within((x - loc) / scale, shapes, self._logpdf, beyond, beyond)
-        return self._valid(value - tnp.log(scale), scale)
+        return self._valid(value - tnp.log(scale), shapes, scale)
 
     def cdf(self, x: ArrayLike, *args: ArrayLike, **named: ArrayLike) -> Array:
         """The probability of at most x."""
@@ -157,7 +173,7 @@ class Continuous(Distribution):
         x, *shapes, loc, scale = self._arguments(method, x, args, named)
         y = (x - loc) / scale
         value = self._within(y, shapes, self._found(method), below, above)
-        return self._valid(value, scale)
+        return self._valid(value, shapes, scale)
 
     def _found(self, method: str) -> Function:
         """A cumulative function: its own, or made of another one."""
@@ -191,10 +207,10 @@ class Continuous(Distribution):
         y = function(tnp.where(inside, q, 0.5), *shapes)
         ends = tnp.where(q == 1, last, tnp.full_like(q, math.nan))
         ends = tnp.where(q == 0, first, ends)
-        return self._valid(loc + scale * tnp.where(inside, y, ends), scale)
+        return self._valid(loc + scale * tnp.where(inside, y, ends), shapes, scale)
 
-    def _valid(self, value: Any, scale: Any) -> Any:
-        return tnp.where(scale > 0, value, math.nan)
+    def _valid(self, value: Any, shapes: Sequence[Any], scale: Any) -> Any:
+        return tnp.where((scale > 0) & self._proper(*shapes), value, math.nan)
 
 
 class Discrete(Distribution):
@@ -215,9 +231,10 @@ class Discrete(Distribution):
         logpmf: Function,
         support: Support,
         inside: Any = 0.0,
+        proper: Condition,
         cdf: Function | None = None,
     ) -> None:
-        super().__init__(name, doc, shapes, support, inside)
+        super().__init__(name, doc, shapes, support, inside, proper)
         self._logpmf, self._cdf = logpmf, cdf
 
     def logpmf(self, k: ArrayLike, *args: ArrayLike, **named: ArrayLike) -> Array:
@@ -234,7 +251,8 @@ class Discrete(Distribution):
         k, beyond = k - loc, -math.inf
         broken = tnp.floor(k) < k
         value = self._within(k, shapes, self._logpmf, beyond, beyond)
-        return tnp.where(broken, beyond, value)
+        value = tnp.where(broken, beyond, value)
+        return tnp.where(self._proper(*shapes), value, math.nan)
 
     def cdf(self, k: ArrayLike, *args: ArrayLike, **named: ArrayLike) -> Array:
         """The probability of at most k.
@@ -249,4 +267,6 @@ class Discrete(Distribution):
                 f"{at(user_source())}"
             )
         k = tnp.floor(k - loc)
-        return self._within(k, shapes, self._cdf, 0.0, 1.0)
+        value = self._within(k, shapes, self._cdf, 0.0, 1.0)
+        value = tnp.where(k == math.inf, 1.0, value)
+        return tnp.where(self._proper(*shapes), value, math.nan)

@@ -92,14 +92,18 @@ def branching(lib: Any) -> Any:
     return run
 
 
-def prefixes(lib: Any) -> Any:
+def prefixes(lib: Any, reverse: bool = False) -> Any:
     def run(a: Any, b: Any) -> Any:
         def combine(p: Any, q: Any) -> Any:
             return p[0] * q[0], q[0] * p[1] + q[1]
 
-        return lib.associative_scan(combine, (a, b))
+        return lib.associative_scan(combine, (a, b), reverse=reverse)
 
     return run
+
+
+def suffixes(lib: Any) -> Any:
+    return prefixes(lib, reverse=True)
 
 
 CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
@@ -111,6 +115,7 @@ CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
     "forloop": (forloop, [array()]),
     "branching": (branching, [array(), array(5)]),
     "prefixes": (prefixes, [array(7), array(7)]),
+    "suffixes": (suffixes, [array(6), array(6)]),
     "empty": (rnn, [array(2, 2), array(2, 2), array(0, 2, 2)]),
 }
 

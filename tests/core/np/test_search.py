@@ -75,6 +75,11 @@ CASES = [
     Case("trapezoid-x", lambda np, y, x: np.trapezoid(y, x), (X[:, :4], GRID)),
     Case("unravel_index", lambda np, i: np.unravel_index(i, (2, 3, 5)), (TIES,)),
     Case("interp", lambda np, x, a, b: np.interp(x, a, b), (X, GRID, VALUES)),
+    Case(
+        "interp-on",
+        lambda np, x, a, b: np.interp(x, a, b, "extrapolate", "extrapolate"),
+        (X * 3, GRID, VALUES),
+    ),
 ]
 
 

@@ -96,3 +96,12 @@ def test_errors_name_the_shapes_and_the_line() -> None:
         with pytest.raises(ValueError, match=message) as caught:
             call()
         assert f"at {__file__}:" in str(caught.value)
+
+
+def test_bounds_are_no_errors() -> None:
+    points = (np.arange(3.0),)
+    kind = td.scipy.interpolate.RegularGridInterpolator
+    found = kind(points, np.arange(3.0), bounds_error=False, fill_value=7.0)
+    assert found(np.array([[5.0]]))[0] == 7.0
+    with pytest.raises(NotImplementedError, match="fill_value"):
+        kind(points, np.arange(3.0), bounds_error=True)

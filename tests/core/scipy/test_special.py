@@ -252,6 +252,20 @@ def test_logsumexp_is_jaxs(how: dict[str, Any]) -> None:
         np.testing.assert_allclose(td.jit(ours)(X[:1]), slope, rtol=1e-12)
 
 
+def test_logsumexp_of_complex_numbers() -> None:
+    z = X[:1] + 1j * X[:1, ::-1] * 3
+    wanted = scipy.special.logsumexp(z, axis=1, b=B[:1], return_sign=True)
+    found = special.logsumexp(z, axis=1, b=B[:1], return_sign=True)
+    for f, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(f, w, rtol=1e-12)
+    found = td.jit(lambda z: special.logsumexp(z, axis=1))(z)
+    np.testing.assert_allclose(found, scipy.special.logsumexp(z, axis=1), rtol=1e-12)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda z: jsp.logsumexp(z).real)(z)
+    ours = td.grad(lambda z: special.logsumexp(z).real)(z)
+    np.testing.assert_allclose(ours, slope, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax_is_scipys(name: str) -> None:
     for axis in (None, 0, (0, 1), -1):
@@ -321,3 +335,11 @@ def test_incomplete_gammas_of_huge_parameters() -> None:
     small = special.gammainc(np.float32([1e5, 1e8]), np.float32([1e5 - 400, 1e8 - 1e4]))
     wanted = scipy.special.gammainc([1e5, 1e8], [1e5 - 400, 1e8 - 1e4])
     np.testing.assert_allclose(small, wanted, rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["gammaln", "gamma", "factorial", "loggamma"])
+def test_beyond_the_largest_number(name: str) -> None:
+    x = np.array([1e305, 1e308, np.inf])
+    wanted = getattr(scipy.special, name)(x)
+    np.testing.assert_allclose(getattr(special, name)(x), wanted, rtol=1e-12)
+    np.testing.assert_allclose(td.jit(getattr(special, name))(x), wanted, rtol=1e-12)

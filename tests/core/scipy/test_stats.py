@@ -299,3 +299,38 @@ def test_errors(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         call()
     assert "test_stats.py" in str(caught.value)
+
+
+IMPROPER = {
+    "beta": ("cdf", (-1.0, 2.0)),
+    "chi2": ("logpdf", (-1.0,)),
+    "gamma": ("logcdf", (0.0,)),
+    "gennorm": ("cdf", (0.0,)),
+    "pareto": ("ppf", (-1.0,)),
+    "truncnorm": ("pdf", (2.0, 1.0)),
+    "vonmises": ("logpdf", (-1.0,)),
+    "wrapcauchy": ("pdf", (1.0,)),
+    "bernoulli": ("pmf", (1.5,)),
+    "binom": ("cdf", (-1.0, 0.5)),
+    "betabinom": ("logpmf", (3.0, -1.0, 1.0)),
+    "geom": ("cdf", (0.0,)),
+    "nbinom": ("pmf", (5.0, -0.5)),
+    "poisson": ("pmf", (-1.0,)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", IMPROPER)
+def test_shapes_of_no_distribution(name: str) -> None:
+    """Not a number, as in SciPy, inside of the support and beyond it."""
+    method, shapes = IMPROPER[name]
+    at = np.array([0.0, 0.5, 1.0, 3.0])
+    found = getattr(getattr(stats, name), method)(at, *shapes)
+    expected = getattr(getattr(scipy.stats, name), method)(at, *shapes)
+    assert np.isnan(expected).all()
+    assert np.isnan(np.asarray(found)).all()
+
+
+def test_of_all_numbers_at_most_infinity() -> None:
+    assert stats.nbinom.cdf(np.inf, 5.0, 0.3) == 1.0
+    assert stats.poisson.cdf(np.inf, 5.0) == 1.0
