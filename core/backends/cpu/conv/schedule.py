@@ -342,8 +342,8 @@ def is_in_place(spec: ConvSpec) -> bool:
         and spec.input.column == 1
         and all(
             axis.in_dilation == 1
-            and axis.padding <= 0
             and axis.padded - axis.padding <= axis.size
+            and axis.padding <= 0
             for axis in (spec.z, spec.y, spec.x)
         )
     )
