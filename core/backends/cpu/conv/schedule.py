@@ -36,7 +36,7 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, is_one, settled
+from treadle.dims import hint, is_dim, is_one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
@@ -103,19 +103,22 @@ _FIELDS = [
 
 
 def _parts(spec: ConvSpec) -> list[Any]:
-    """What a convolution is made of, one number behind the other."""
-    out = []
+    """What a convolution is made of: of parts with open sizes, one number behind the
+    other."""
+    out: list[Any] = []
     for name, kind, names in _FIELDS:
         value = getattr(spec, name)
-        out += [getattr(value, n) for n in names] if kind else [value]
+        numbers = [getattr(value, n) for n in names] if kind else []
+        out += numbers if any(map(is_dim, numbers)) else [value]
     return out
 
 
 def _from_parts(parts: Sequence[Any]) -> ConvSpec:
     made, at = [], 0
     for _, kind, names in _FIELDS:
-        stop = at + (len(names) if kind else 1)
-        made.append(kind(*parts[at:stop]) if kind else parts[at])
+        whole = kind is None or type(parts[at]) is kind
+        stop = at + (1 if whole else len(names))
+        made.append(parts[at] if whole else kind(*parts[at:stop]))
         at = stop
     return ConvSpec(*made)
 
