@@ -92,10 +92,13 @@ def alone(peer: str, workload: str, runs: int) -> dict[str, float]:
     for i in range(runs):
         with tempfile.TemporaryDirectory() as cache:
             kept = {} if i == runs - 1 else {"TORCHINDUCTOR_CACHE_DIR": cache}
-            first = _in_child(peer, workload, {"TREADLE_CACHE_DIR": cache} | kept)
+            place = {"TREADLE_CACHE_DIR": cache} | kept
+            first = _in_child(peer, workload, "compile", place)
             if peer == "treadle":
-                again = _in_child(peer, workload, {"TREADLE_CACHE_DIR": cache})
+                again = _in_child(peer, workload, "compile", place)
                 first["warm_compile_ms"] = again["compile_ms"]
+            place["TREADLE_CACHE_DIR"] = os.path.join(cache, "of memory")
+            first |= _in_child(peer, workload, "memory", place)
         for key, value in first.items():
             found.setdefault(key, []).append(value)
     return {key: statistics.median(values) for key, values in found.items()}
@@ -111,13 +114,15 @@ def _write_bytecode() -> None:
             compileall.compile_dir(folder, quiet=2)
 
 
-def _in_child(peer: str, workload: str, places: dict[str, str]) -> dict[str, float]:
+def _in_child(
+    peer: str, workload: str, measure: str, places: dict[str, str]
+) -> dict[str, float]:
     environment = dict(os.environ, JAX_ENABLE_COMPILATION_CACHE="false", **places)
     # In an environment without bytecode compiling that takes most of a first call.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         child = subprocess.run(
-            [sys.executable, str(HERE / "alone.py"), peer, workload],
+            [sys.executable, str(HERE / "alone.py"), peer, workload, measure],
             env=environment,
             capture_output=True,
             text=True,

@@ -303,8 +303,10 @@ def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> A
     if flipped:
         value = reverse(value, axes=flipped)
     starts = [_start(a) for a in selection.axes]
-    if any([not is_dim(n) and n == 0 for n in (*lengths, *shape)]):
+    if any([not is_dim(n) and n == 0 for n in shape]):
         return x
+    # Of nothing, too: for other sizes it is something, and gradients are added up in
+    # the same order.
     known = how is _SET and not selection.dynamic
     if not known:
         old = dynamic_slice(x, *starts, sizes=tuple(lengths))
@@ -344,7 +346,7 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
     lead = selection.lead
     value = _fitted(value, selection.shape())
     value = reshape(value, shape=selection.shape(new=False))
-    if any([not is_dim(n) and n == 0 for n in (typeof(value).size, *shape)]):
+    if any([not is_dim(n) and n == 0 for n in shape]):
         return x
     value = place_group(value, len(lead), selection.order, back=True)
     if flipped:
@@ -370,7 +372,7 @@ def _update_flat(x: Any, expression: Any, value: Any, how: _Combine, mode: str) 
     places = getitem(numbers, expression, fill, mode == "wrap")
     value = _fitted(value, typeof(places).shape)
     n = typeof(places).size
-    if any([not is_dim(k) and k == 0 for k in (n, t.size)]):
+    if not is_dim(t.size) and t.size == 0:
         return x
     out = how.scatter(
         reshape(x, shape=(t.size,)),

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Lit
+from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
@@ -20,6 +19,7 @@ from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.halves import product
 from treadle.passes.patches import of_patches
 from treadle.passes.rewrite import Rewriter
+from treadle.passes.windows import differ, of_tiles, of_windows, part, replaced, zero
 from treadle.trace.op import Op
 
 _ROW: dict[str, Any] = {
@@ -142,17 +142,17 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     shape = [*lengths[: axis + 1], count, *lengths[axis + 2 :]]
     for phase in range(by):
         first = (low - phase) % by
-        part = len(range(first, taps, by))
-        if not part:
+        met = len(range(first, taps, by))
+        if not met:
             params_of_zeros = {"shape": tuple(shape), "dims": ()}
-            pieces.append(f.emit(broadcast_in_dim, [_zero(x)], **params_of_zeros))
+            pieces.append(f.emit(broadcast_in_dim, [zero(x)], **params_of_zeros))
             continue
         # Where the phase's first result meets its first tap.
         before = (low - phase - first) // by
-        after = count + part - 1 - spatial[axis] - before
+        after = count + met - 1 - spatial[axis] - before
         some = {"lhs_dilation": 1, "padding": (before, after)}
-        changed = {k: _with(params[k], axis, v) for k, v in some.items()}
-        part_of_y = _part(f, y, axis, first, by)
+        changed = {k: replaced(params[k], axis, v) for k, v in some.items()}
+        part_of_y = part(f, y, axis, first, by)
         pieces.append(f.given(x, part_of_y, params | changed))
     result = f.emit(concatenate, pieces, axis=axis + 2)
     shape = [*lengths[: axis + 1], count * by, *lengths[axis + 2 :]]
@@ -171,10 +171,10 @@ def _among_zeros(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:
         single = y.type.shape[i] == params["strides"][i] == 1 and gaps[i] > 1
         ends.append((*params["padding"][i], gaps[i] - 1) if single else (0, 0, 0))
         if single:
-            changed = {k: _with(v, i, some[k]) for k, v in changed.items()}
+            changed = {k: replaced(v, i, some[k]) for k, v in changed.items()}
     result = f.given(x, y, params | changed)
     padding = ((0, 0, 0), *ends, (0, 0, 0))
-    return f.emit(pad, [result, _zero(result)], padding=padding)
+    return f.emit(pad, [result, zero(result)], padding=padding)
 
 
 def _phases_as_features(
@@ -184,7 +184,7 @@ def _phases_as_features(
     phases side by side, of one convolution without zeros."""
     rank, gaps = x.type.ndim - 2, params["lhs_dilation"]
     ones = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank, "feature_groups": 1}
-    if f.is_filter_gradient or _differ(params, ones):
+    if f.is_filter_gradient or differ(params, ones):
         return None
     kernel, features = y.type.shape[:-2], y.type.shape[-1]
     taps = [-(-k // by) for k, by in zip(kernel, gaps, strict=True)]
@@ -221,11 +221,6 @@ def _phases_as_features(
     )
 
 
-def _differ(params: dict[str, Any], some: dict[str, Any]) -> bool:
-    """Whether one of some params is another."""
-    return any(params[k] != v for k, v in some.items())
-
-
 def _filter_of_phases(
     f: _Forms, y: Atom, gaps: Sequence[int], taps: Sequence[int]
 ) -> Atom:
@@ -233,7 +228,7 @@ def _filter_of_phases(
     that gets so many `taps`."""
     *kernel, channels, features = y.type.shape
     padding = [(0, t * by - k, 0) for k, by, t in zip(kernel, gaps, taps, strict=True)]
-    y = f.emit(pad, [y, _zero(y)], padding=(*padding, (0, 0, 0), (0, 0, 0)))
+    y = f.emit(pad, [y, zero(y)], padding=(*padding, (0, 0, 0), (0, 0, 0)))
     split = [n for pair in zip(taps, gaps, strict=True) for n in pair]
     y = f.reshaped(y, (*split, channels, features))
     outer, inner = range(0, 2 * len(taps), 2), range(1, 2 * len(taps), 2)
@@ -241,62 +236,6 @@ def _filter_of_phases(
     order = (*outer, len(split), *inner, len(split) + 1)
     y = f.emit(transpose, [y], permutation=order)
     return f.reshaped(y, (*taps, channels, math.prod(gaps) * features))
-
-
-def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """Where gaps are as long as the filter, each element gives results of its own: a
-    product, with what it gives for all taps side by side."""
-    kernel, rank = y.type.shape[:-2], y.type.ndim - 2
-    tiles = {
-        "strides": (1,) * rank,
-        "padding": tuple([(k - 1, k - 1) for k in kernel]),
-        "lhs_dilation": tuple(kernel),
-        "rhs_dilation": (1,) * rank,
-        "feature_groups": 1,
-    }
-    if f.is_filter_gradient or _differ(params, tiles) or math.prod(kernel) == 1:
-        return None
-    y = f.emit(reverse, [y], axes=tuple(range(rank)))
-    if rank == 2:
-        return _lines_of_tiles(f, x, y)
-    how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
-    result = f.product(dot_general, [x, y], **how)
-    pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
-    order = (0, *pairs, 2 * rank + 1)
-    result = f.emit(transpose, [result], permutation=order)
-    images, *space, _ = x.type.shape
-    lengths = [n * k for n, k in zip(space, kernel, strict=True)]
-    return f.reshaped(result, (images, *lengths, y.type.shape[-1]))
-
-
-def _lines_of_tiles(f: _Forms, x: Atom, y: Atom) -> Atom:
-    """Of images, by a filter whose taps are in the results' order: a product for each
-    row of taps, which is written where its lines of results belong."""
-    images, height, width, channels = x.type.shape
-    down, across, _, features = y.type.shape
-    x = f.reshaped(x, (images * height, width, channels))
-    how = {"contract": ((2,), (0,)), "batch": ((), ())}
-    pieces = []
-    for tap in range(down):
-        row = f.reshaped(_part(f, y, 0, tap, 1, 1), (across, channels, features))
-        row = f.emit(transpose, [row], permutation=(1, 0, 2))
-        row = f.reshaped(row, (channels, across * features))
-        pieces.append(f.product(dot_general, [x, row], **how))
-    result = f.emit(concatenate, pieces, axis=1)
-    return f.reshaped(result, (images, height * down, width * across, features))
-
-
-def _with(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:i], value, *values[i + 1 :])
-
-
-def _part(f: _Forms, a: Atom, axis: int, first: int, step: int, count: int = 0) -> Atom:
-    """Every so many elements of an axis: `count` of them, or all from the first on."""
-    shape, rank = a.type.shape, a.type.ndim
-    stop = first + (count - 1) * step + 1 if count else shape[axis]
-    starts, steps = _with((0,) * rank, axis, first), _with((1,) * rank, axis, step)
-    limits = _with(shape, axis, stop)
-    return f.emit(slice_, [a], starts=starts, limits=limits, steps=steps)
 
 
 def _exchanged(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -337,12 +276,12 @@ def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
         count = Window(**params).out_spatial((depth, *space), kernel)[0]
     padding = [(0, 0, 0)] * x.type.ndim
     padding[1] = (*params["padding"][0], params["lhs_dilation"][0] - 1)
-    x = f.emit(pad, [x, _zero(x)], padding=tuple(padding))
+    x = f.emit(pad, [x, zero(x)], padding=tuple(padding))
     seen = []
     for tap in range(taps):
         first, step = tap * params["rhs_dilation"][0], params["strides"][0]
-        part = _part(f, x, 1, first, step, count)
-        seen.append(f.reshaped(part, (images * count, *space, x.type.shape[-1])))
+        one = part(f, x, 1, first, step, count)
+        seen.append(f.reshaped(one, (images * count, *space, x.type.shape[-1])))
     result = _added(f, seen, y, rest) if depthwise else _mixed(f, seen, y, rest)
     if f.is_filter_gradient:
         return result
@@ -392,10 +331,6 @@ def _added(f: _Forms, seen: list[Atom], y: Atom, params: dict[str, Any]) -> Atom
     return f.emit(reduce_sum, [result], axes=(len(lead),))
 
 
-def _zero(a: Atom) -> Lit:
-    return Lit(np.zeros((), a.type.dtype), ArrayType((), a.type.dtype))
-
-
 def _repeated(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     """Of a channel with several features each gets a copy."""
     groups, features = params["feature_groups"], y.type.shape[-1]
@@ -436,7 +371,7 @@ def _of_points(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     plain: dict[str, Any] = {k: (v,) * rank for k, v in _ROW.items() if k != "kernel"}
     plain["feature_groups"] = 1
     taps = y.type.shape[:-2]
-    if f.is_filter_gradient or math.prod(taps) != 1 or _differ(params, plain):
+    if f.is_filter_gradient or math.prod(taps) != 1 or differ(params, plain):
         return None
     y = f.reshaped(y, y.type.shape[-2:])
     how = {"contract": ((rank + 1,), (0,)), "batch": ((), ())}
@@ -449,11 +384,11 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
     rank = x.type.ndim - 2
     plain: dict[str, Any] = {k: (v,) * rank for k, v in _ROW.items() if k != "strides"}
     plain["feature_groups"] = 1
-    if not f.is_filter_gradient or _differ(params, plain):
+    if not f.is_filter_gradient or differ(params, plain):
         return None
     for axis, step in enumerate(params["strides"], start=1):
         if step != 1:
-            x = _part(f, x, axis, 0, step, y.type.shape[axis])
+            x = part(f, x, axis, 0, step, y.type.shape[axis])
     rows = [
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
@@ -467,7 +402,8 @@ _FORMS = (
     _of_lines,
     _of_single_taps,
     _exchanged,
-    _of_tiles,
+    of_tiles,
+    of_windows,
     _phases_as_features,
     _in_phases,
     _of_volumes,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim
+from treadle.dims import is_dim, settled
 from treadle.ir.graph import Equation
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt, select
@@ -47,9 +47,15 @@ def written_out(eq: Equation) -> Callable[..., Pair] | None:
     # In which order there are sums depends on the answers: they are asked of sizes that
     # are not fixed, too, so that bits are the same. There may be several programs then.
     shape, axes = eq.inputs[0].type.shape, eq.params["contract"][0]
-    if 0 < math.prod([shape[a] for a in axes]) <= _FEW_TERMS:
+    if settled(_are_few, (_FEW_TERMS, *[shape[a] for a in axes])):
         return _sum_of_products
-    return _reduced if 0 < math.prod(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
+    few = settled(_are_few, (_FEW_RESULTS, *eq.outputs[0].type.shape))
+    return _reduced if few else None
+
+
+def _are_few(limit: int, *lengths: int) -> int:
+    """Whether there are some elements of a shape, and at most so many."""
+    return int(0 < math.prod(lengths) <= limit)
 
 
 def _multiplied(x: Pair, *, axes: tuple[int, ...]) -> Pair:

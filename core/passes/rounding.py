@@ -12,7 +12,10 @@ neither of kernels nor of LLVM, which see some of them:
   A contraction that became a reduction says `multiply_add` with zero: its products
   have no other reader, and kernels add them unrounded.
 
-Close by means that one kernel can hold them: what goes through memory stays small.
+Close by means that one kernel can hold them. For halves, that nothing stands between:
+what goes through memory stays small, and an overflow of a scaled loss is seen where it
+is in other libraries. For products, that the sum waits for nothing later: what stands
+between may be gone where a length is 1.
 """
 
 from __future__ import annotations
@@ -45,17 +48,31 @@ class _Readers:
         for eq in graph.equations:
             for a in dict.fromkeys(eq.inputs):
                 self.known.setdefault(a, []).append(eq)
-        others = (not (_fuses(eq) or _may_vanish(eq)) for eq in graph.equations)
-        self.others_before = list(accumulate(others, initial=0))
-        self.vanishing = [n for n, eq in enumerate(graph.equations) if _may_vanish(eq)]
 
     def of(self, eq: Equation) -> list[Equation]:
         """The readers of an equation's result; none if it is returned."""
         (out,) = eq.outputs
         return [] if out in self.returned else self.known.get(out, [])
 
+    def _vanishes(self, number: int) -> bool:
+        reduced, behind = _lengths(self.equations[number])
+        return (_all_open(reduced) and is_one(*reduced)) or (
+            _all_open(behind) and is_one(*behind)
+        )
+
+
+class _Places(_Readers):
+    """Who reads values, and whether other equations stand between."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        others = (not (_fuses(eq) or _may_vanish(eq)) for eq in graph.equations)
+        self.others_before = list(accumulate(others, initial=0))
+        self.vanishing = [n for n, eq in enumerate(graph.equations) if _may_vanish(eq)]
+
     def are_close_by(self, eq: Equation) -> bool:
-        """Whether they all are. This may ask about sizes: last."""
+        """Whether no equation that no kernel holds with others stands between one and
+        its readers. This may ask about sizes: last."""
         found = self.of(eq)
         here, ends = self.position[id(eq)], [self.position[id(r)] for r in found]
         if any(self.others_before[n] != self.others_before[here + 1] for n in ends):
@@ -63,11 +80,51 @@ class _Readers:
         between = [n for n in self.vanishing if here < n < max(ends, default=0)]
         return all(map(self._vanishes, between))
 
-    def _vanishes(self, number: int) -> bool:
-        reduced, behind = _lengths(self.equations[number])
-        return (_all_open(reduced) and is_one(*reduced)) or (
-            _all_open(behind) and is_one(*behind)
-        )
+
+class _Waits(_Readers):
+    """Who reads values, and what else the readers wait for."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.maker: dict[Atom, int] = {}
+        self.apart: dict[Atom, int] = {}
+        self.sometimes: dict[Atom, int] = {}
+        for n, eq in enumerate(graph.equations):
+            self._note(n, eq)
+
+    def are_close_by(self, eq: Equation) -> bool:
+        """Whether none waits for a later equation that no kernel holds with others.
+        This may ask about sizes: last."""
+        here, needed = self.position[id(eq)], {a for r in self.of(eq) for a in r.inputs}
+        if any(self.apart.get(a, -1) > here for a in needed):
+            return False
+        return all(map(self._vanishes, self._vanishing_after(here, needed)))
+
+    def _note(self, number: int, eq: Equation) -> None:
+        """Of an equation's results: who makes them, and the last equations they wait
+        for that no kernel holds with others, or that one does for some sizes only."""
+        apart = max([self.apart.get(a, -1) for a in eq.inputs], default=-1)
+        some = max([self.sometimes.get(a, -1) for a in eq.inputs], default=-1)
+        if _may_vanish(eq):
+            some = number
+        elif not _fuses(eq):
+            apart = number
+        for v in eq.outputs:
+            self.maker[v], self.apart[v], self.sometimes[v] = number, apart, some
+
+    def _vanishing_after(self, here: int, needed: set[Atom]) -> list[int]:
+        """The equations after one for which values wait, and that may vanish."""
+        found, left, seen = set(), [*needed], set(needed)
+        while left:
+            a = left.pop()
+            if self.sometimes.get(a, -1) <= here:
+                continue
+            maker = self.equations[self.maker[a]]
+            if _may_vanish(maker):
+                found.add(self.maker[a])
+            left += [b for b in maker.inputs if b not in seen]
+            seen.update(maker.inputs)
+        return sorted(found)
 
 
 def _role(eq: Equation) -> str:
@@ -89,12 +146,14 @@ def _fuses(eq: Equation) -> bool:
     if not isinstance(eq.op.lowering, Reduction):
         return isinstance(eq.op.lowering, Elementwise | Index | View)
     reduced, behind = _lengths(eq)
-    return bool(reduced) and all(map(one, behind))
+    return "axes" in eq.params and bool(reduced) and all(map(one, behind))
 
 
 def _lengths(eq: Equation) -> tuple[list[int], list[int]]:
     """Those of the axes along which a reduction is, and of the axes behind them."""
-    shape, axes = eq.inputs[0].type.shape, eq.params.get("axes", ())
+    shape, axes = eq.inputs[0].type.shape, eq.params.get("axes")
+    if axes is None:
+        axes = (eq.params["axis"],)
     return [shape[a] for a in axes], list(shape[max(axes, default=-1) + 1 :])
 
 
@@ -104,9 +163,9 @@ def _all_open(lengths: list[int]) -> bool:
 
 
 def _may_vanish(eq: Equation) -> bool:
-    """Whether an equation that keeps others apart does not for some sizes: a sum along
-    axes of open lengths is none where they are 1, and is over the last axis where those
-    behind it are 1."""
+    """Whether an equation that keeps others apart does not for some sizes: a sum or a
+    search along axes of open lengths is none where they are 1, and is over the last
+    axis where those behind it are 1."""
     if not isinstance(eq.op.lowering, Reduction) or _fuses(eq):
         return False
     return any(map(_all_open, _lengths(eq)))
@@ -116,8 +175,8 @@ class _Widen(Rewriter):
     """Leaves half floats in float32 where nobody can tell."""
 
     @cached_property
-    def readers(self) -> _Readers:
-        return _Readers(self.graph)
+    def readers(self) -> _Places:
+        return _Places(self.graph)
 
     def equation(self, eq: Equation) -> None:
         inputs = [self.read(a) for a in eq.inputs]
@@ -153,7 +212,7 @@ class _Contract(Rewriter):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        readers = _Readers(graph)
+        readers = _Waits(graph)
         self.products: dict[Atom, Equation] = {}
         taken: set[int] = set()
         for eq in graph.equations:

@@ -85,9 +85,9 @@ class _Conv(Module):
         if self.padding_mode != "zeros":
             x = pad_spatial(x, pads, self.padding_mode)
             pads = ((0, 0),) * rank
-        side_by_side = self.stride == weight.shape[:-2] == tuple(reach)
-        if self.groups == 1 and side_by_side and not any(map(any, pads)):
-            return _of_tiles(x, weight, bias)
+        alone = self.stride == weight.shape[:-2] == (1,) * rank
+        if self.groups == 1 and alone and not any(map(any, pads)):
+            return _of_points(x, weight, bias)
         return _convolved(
             x,
             weight,
@@ -351,22 +351,9 @@ def _reach(weight: td.Array, dilation: tuple[int, ...]) -> list[int]:
     return [(k - 1) * d + 1 for k, d in zip(weight.shape[:-2], dilation, strict=True)]
 
 
-def _of_tiles(x: Any, weight: Any, bias: Any) -> td.Array:
-    """Of windows side by side: as a product with the rows that they are, which is
-    almost twice as fast. What is left behind the last ones is cut off."""
-    *kernel, channels, features = weight.shape
-    row = math.prod(kernel) * channels
-    if row > channels:
-        first, rank = x.ndim - 1 - len(kernel), len(kernel)
-        outer = [n // k for n, k in zip(x.shape[first:-1], kernel, strict=True)]
-        whole = [slice(n * k) for n, k in zip(outer, kernel, strict=True)]
-        x = x[(..., *whole, slice(None))]
-        split = [n for pair in zip(outer, kernel, strict=True) for n in pair]
-        x = x.reshape(*x.shape[:first], *split, channels)
-        order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank]
-        x = x.transpose(*range(first), *[first + axis for axis in order])
-        x = x.reshape(*x.shape[:first], *outer, row)
-    out = x @ weight.reshape(row, features)
+def _of_points(x: Any, weight: Any, bias: Any) -> td.Array:
+    """By a filter that meets each element alone: a product."""
+    out = x @ weight.reshape(weight.shape[-2:])
     return out if bias is None else out + bias
 
 

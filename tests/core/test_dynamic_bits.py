@@ -28,6 +28,63 @@ def test_what_is_around_sums(name: str, dtype: str) -> None:
     agree(SUMS[name], [floats("n m", dtype)], SIZES, guards="whether there is one row")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_what_is_beside_a_search_that_one_row_spares(dtype: str) -> None:
+    """It changes no rounding of what does not wait for it."""
+
+    def function(x: Any, scale: Any) -> Any:
+        square = scale * scale
+        return tnp.argmin(x, 0), square - scale
+
+    args = [floats("n m", dtype), floats("", dtype)]
+    agree(function, args, SIZES, guards="halves: what stands between" * ("b" in dtype))
+
+
+def test_products_between_searches_and_sorts_need_no_other_trace() -> None:
+    def function(x: Any, scale: Any) -> Any:
+        square = scale * scale
+        return tnp.argmin(x, 0), tnp.sort(x, 0), square - scale
+
+    agree(function, [floats("n m"), floats("")], SIZES)
+
+
+def test_gradients_where_one_size_updates_nothing() -> None:
+    def function(x: Any) -> Any:
+        y = x - tnp.mean(x)
+        z = y.at[1:].set(2)
+        return (
+            y * y,
+            z @ (y * 3 + tnp.sum(y)).T,
+            y.at[1:].add(1),
+            y.at[1::2].multiply(3),
+        )
+
+    args, sizes = [floats("n 7")], ((5,), (8,), (1,), (2,))
+    agree(gradient_of(function), args, sizes, guards="whether there is one row")
+
+
+def test_nothing_is_added_to_a_row_that_has_no_second() -> None:
+    @td.jit(dynamic={"x": ("n", None)})
+    def function(x: Any) -> Any:
+        return x.at[1::2].multiply(3)
+
+    for n in (3, 1, 2):
+        x = np.arange(1, 1 + 4 * n, dtype="float32").reshape(n, 4)
+        wanted = x * np.where(np.arange(n) % 2, 3, 1)[:, None]
+        np.testing.assert_array_equal(function(x), wanted)
+
+
+def test_products_of_few_complex_numbers() -> None:
+    """Which are written out, so that sums are in another order."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+    args = [Arg("n 1 4 48", draw)]
+    sizes, why = ((5,), (2,), (1,), (7,)), "few results are written out"
+    agree(lambda x: x @ x.swapaxes(-1, -2), args, sizes, guards=why)
+
+
 def test_stacks_of_few_halves() -> None:
     both = gradient_of(gradient_of(lambda x, y: tnp.append(x, y, 0)))
     agree(both, [floats("n m", "float16")] * 2, ((2, 3), (1, 2), (17, 3)))

@@ -12,7 +12,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
-from treadle.backends.cpu.conv import choice, pairs, pairs_schedule
+from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
@@ -134,9 +134,6 @@ class CPUTarget:
             tile = gemm.tile(what.dtype)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
-        if what.half is not None and not what.depthwise:
-            tile = pairs.machine().tile
-            return pairs_schedule.schedule(what, product.filter_gradient, tile, count)
         tile = gemm.tile(what.sums)
         return choice.schedule(what, product.filter_gradient, tile, count)
 

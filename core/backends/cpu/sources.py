@@ -12,7 +12,7 @@ import numpy as np
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat.unit import Dtypes
-from treadle.backends.cpu.conv import depthwise, pairs
+from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.several import entry_for
@@ -89,14 +89,12 @@ def launch_source(launch: Launch) -> native.Source:
 def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
-    if isinstance(what, ConvSpec) and what.depthwise:
-        return depthwise.source(what)
     if isinstance(what, Contraction) and what.half is not None:
         return bfloat.source(Dtypes(*what.dtypes))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
-    if isinstance(what, ConvSpec) and what.half is not None:
-        return pairs.source(what, product.filter_gradient)
+    if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
+        return choice.source_of_halves(what, product.filter_gradient)
     if isinstance(what, ConvSpec):
         sizes = what.y.taps, what.y.out, what.groups
         return gemm.source(what.dtype, _images(product.filter_gradient, *sizes))

@@ -142,6 +142,7 @@ def _evaluate(nest: Nest, sizes: tuple[int, ...], accesses: list[_Access]) -> No
         else:
             value = _elementwise(instr, args)
         values.append(value)
+    swept_over = any(i.name.startswith("reduce_") for i in nest.body)
     for pair in _shared(nest, accesses):
         _check_in_place(*((accesses[k].elements, at[k]) for k in pair))
     for instr, value in zip(nest.body, values, strict=True):
@@ -151,7 +152,10 @@ def _evaluate(nest: Nest, sizes: tuple[int, ...], accesses: list[_Access]) -> No
             if instr.name == "store":
                 elements[places] = value
             else:
-                _COMBINE[instr.name].at(elements, places, value)
+                # Once at each point, also where nothing is another at the next.
+                points = places if swept_over else np.broadcast_to(places, sizes)
+                value = np.broadcast_to(value, points.shape)
+                _COMBINE[instr.name].at(elements, points, value)
 
 
 def _check_in_place(*operands: tuple[Any, np.ndarray]) -> None:

@@ -184,7 +184,9 @@ def _swapped(
 ) -> bool | None:
     """Whether the columns are the free loops of x, not those of y; None if neither can
     be. One loop of columns is best; of several, the others are batches, which is better
-    only than to copy an operand."""
+    only than to copy an operand. A single column is a row: it fills no vector."""
+    if not sides.y_free and _is_column(sides.x_free, accesses, sizes):
+        return True
     for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
         for swapped, loops in ((False, sides.y_free), (True, sides.x_free)):
             if fits(loops, accesses, sizes):

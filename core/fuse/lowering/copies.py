@@ -128,6 +128,8 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     # A place that is not inside is written, too: what was there before its vector.
     alike = how.combine != "set" and (valid is None or how.neutral is not None)
     if rows and not columns and alike:
-        *others, inner = coalesce(rows, body.accesses, space.sizes)
-        outer = [d for group in others for d in group]
+        *others, last = coalesce(rows, body.accesses, space.sizes)
+        # Where nothing changes along a row, its store happens once.
+        if any([d in dict(a.strides) for a in body.accesses for d in last]):
+            outer, inner = [d for group in others for d in group], last
     return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)

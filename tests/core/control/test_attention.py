@@ -4,6 +4,7 @@ it is computed in blocks."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -302,6 +303,63 @@ def test_halves_beside_no_numbers() -> None:
     for found in (out, *grads):
         assert np.isfinite(np.asarray(found, np.float32)[:, :, 0]).all()
         assert np.isnan(np.asarray(found, np.float32)[:, :, 1]).all()
+
+
+def _pieces(queries: int, keys: int) -> np.ndarray:
+    return np.arange(queries)[:, None] // 50 == np.arange(keys) // 50
+
+
+def _alone(queries: int, keys: int) -> np.ndarray:
+    """One key of one row, in the last panel; a key of all others in the first one."""
+    seen = np.zeros((queries, keys), bool)
+    seen[:, 3] = True
+    seen[90] = np.arange(keys) == keys - 1
+    return seen
+
+
+STRUCTURES: dict[str, Callable[[int, int], np.ndarray]] = {
+    "triangle": lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool),
+    "other triangle": lambda queries, keys: ~np.tri(queries, keys, -1, dtype=bool),
+    "pieces": _pieces,
+    "one key": _alone,
+    "the last": lambda queries, keys: (
+        np.arange(keys) + 0 * np.arange(queries)[:, None] == keys - 1
+    ),
+    "rows of nothing": lambda queries, keys: (
+        (np.arange(queries) < 75)[:, None] & (np.arange(keys) > 270)
+    ),
+}
+
+
+@pytest.mark.parametrize("infinite", [False, True])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_what_all_rows_of_a_block_have_hidden(name: str, infinite: bool) -> None:
+    """Keys that a mask hides at either end are not visited, or all are where a row sees
+    nothing. What isn't visited need not be a number."""
+    queries, keys = 130, 301
+    arrays, _ = Case((2, queries, keys, 2, 1, 8, 8)).draw()
+    seen = STRUCTURES[name](queries, keys)
+    if infinite:
+        seen[~seen.any(1)] = True  # which gives no number
+    masks = {"seen": seen[None, None]}
+    expected = by_hand(arrays, masks, {"scale": 0.3})
+    if infinite:
+        masks = {"bias": np.where(masks["seen"], 0, -np.inf).astype("f")}
+    found = td.jit(lambda *xs: _both(*xs, scale=0.3, **masks))
+    close(found(*arrays), expected)
+
+
+def test_values_that_padding_hides_need_not_be_numbers() -> None:
+    (q, k, v), _ = Case((1, 80, 200, 1, 1, 8, 8)).draw()
+    seen = (np.arange(200) < 100)[None, None, None]
+    expected = by_hand([q, k, v], {"seen": seen}, {"scale": 0.3})
+    k[:, 150:], v[:, 150:] = np.nan, np.nan
+    close(td.jit(lambda *xs: _both(*xs, scale=0.3, seen=seen))(q, k, v), expected)
+
+
+def _both(*xs: Any, **options: Any) -> Any:
+    out, back = td.vjp(lambda *xs: td.lax.attention(*xs, **options), *xs)
+    return out, *back(tnp.sin(out) + 1)
 
 
 def test_infinite_and_large_masks() -> None:

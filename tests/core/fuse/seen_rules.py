@@ -1,6 +1,6 @@
 """Steps of random programs of kinds in which there were defects: updates of arguments
 in another shape, vectors repeated along what is summed, sums of nothing in loops,
-values that loops begin with and others are divided by."""
+values that loops begin with and others are divided by, one number added many times."""
 
 from __future__ import annotations
 
@@ -61,4 +61,25 @@ def loops_beside(g: Generator) -> None:
         g.add("{0} / ({1} + 2)", a, root)
 
 
-SEEN = {update_in_another_shape: 14.0, repeated_along_a_sum: 14.0, loops_beside: 14.0}
+KNOWN = ("full({shape}, {place})", "zeros({shape}, 'int32')", "arange({count}) * 0")
+
+
+def scatter_at_known_places(g: Generator) -> None:
+    """Of a number, rather than of an array: nothing changes from one to the next."""
+    a = g.pick("fi", rank=1, pred=lambda v: v.shape[0] > 0)
+    if a is None:
+        return
+    shape = tuple(g.r.choice([0, 1, 2, 5]) for _ in range(g.r.choice([1, 1, 2])))
+    place, count = g.r.randrange(g.values[a].shape[0]), g.r.choice([0, 1, 3])
+    places = g.r.choice(KNOWN).format(shape=shape, place=place, count=count)
+    b = g.pick(pred=lambda v: not v.ndim and v.dtype == g.values[a].dtype)
+    how = g.r.choice(["add(1)", "multiply(2)", "subtract({1})", "add({1})", "set(3)"])
+    if b is None:
+        how = how.replace("{1}", "2")
+    g.add(f"{{0}}.at[tnp.{places}].{how}", *([a] if "{1}" not in how else [a, b]))
+
+
+SEEN = {
+    **{update_in_another_shape: 14.0, repeated_along_a_sum: 14.0, loops_beside: 14.0},
+    **{scatter_at_known_places: 14.0},
+}

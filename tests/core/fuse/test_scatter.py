@@ -170,3 +170,16 @@ def test_extremes_leave_out_places_that_are_not_there(name: str, dtype: str) -> 
         return getattr(x.at[i], name)(u, mode="drop")
 
     np.testing.assert_array_equal(td.jit(function)(x, places, updates), wanted)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (5,), (3, 2), (2, 0)], ids=str)
+@pytest.mark.parametrize("name", ["add", "multiply", "subtract"])
+def test_one_number_at_one_known_place_many_times(name: str, shape: Any) -> None:
+    x = np.arange(1, 5, dtype="float32")
+    wanted = x.copy()
+    getattr(np, name).at(wanted, np.full(shape, 2), np.float32(3))
+
+    def function(x: Any) -> Any:
+        return getattr(x.at[tnp.full(shape, 2, "int32")], name)(3)
+
+    np.testing.assert_array_equal(td.jit(function)(x), wanted)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from treadle.backends.cpu.attention.forward import (
     FUNCTIONS,
-    LOWEST,
     Ends,
     each,
     edges_of,
@@ -42,6 +41,7 @@ from treadle.backends.cpu.attention.panels import (
 )
 from treadle.backends.cpu.attention.parts import (
     LOG2E,
+    LOWEST,
     Code,
     Factor,
     Operands,
@@ -58,6 +58,7 @@ from treadle.backends.cpu.attention.schedule import (
     block_rows,
     pitch,
 )
+from treadle.backends.cpu.attention.visible import emit_visible, narrowed
 from treadle.backends.cpu.emit.lanes import Value, select
 from treadle.backends.cpu.gemm.parts import COLD, share
 
@@ -71,7 +72,8 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     _emit_prepare(code)
     _emit_keys(code)
     _emit_queries(code)
-    _emit_block(code)
+    emit_visible(code, masks)
+    _emit_block(code, masks)
     b = code.b
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
         batches, heads, shared = code.words(Word.BATCH, Word.HEADS, Word.SHARED)
@@ -171,7 +173,7 @@ def _emit_prepare(code: Code) -> None:
         b(f"ret i64 {turn.values[0]}")
 
 
-def _emit_block(code: Code) -> None:
+def _emit_block(code: Code, masks: tuple[str, ...]) -> None:
     """``backward_block``: some rows of queries. All keys are visited if `full`."""
     b = code.b
     with b.function(
@@ -185,7 +187,9 @@ def _emit_block(code: Code) -> None:
         full = code.i64("%full").compare("ne", 0)
         place = row + keys - queries
         # What is written once is written for all keys.
-        begin, end = keys_seen(code, place, count, full | code.flag(Word.SHORT))
+        whole, rows = full | code.flag(Word.SHORT), (batch, head, row, count)
+        seen = keys_seen(code, place, count, whole)
+        begin, end = narrowed(code, masks, rows, seen, whole)
         query, ct = _given(code)
         pack_panels(code, query, count, depth, Area.QUERIES)
         pack_panels(code, ct, count, value_depth, Area.CTS)

@@ -31,6 +31,7 @@ from treadle.backends.cpu.attention.panels import (
 )
 from treadle.backends.cpu.attention.parts import (
     LOG2E,
+    LOWEST,
     Code,
     Factor,
     Operands,
@@ -49,12 +50,10 @@ from treadle.backends.cpu.attention.schedule import (
     block_rows,
     pitch,
 )
+from treadle.backends.cpu.attention.visible import emit_visible, narrowed
 from treadle.backends.cpu.emit.access import load
 from treadle.backends.cpu.emit.lanes import Value, select
 from treadle.backends.cpu.gemm.parts import COLD, share
-
-LOWEST = -1e30
-"""See `treadle.control.attention`."""
 
 Ends = tuple[Value, Value]
 """The first of some numbers, and the one after the last."""
@@ -68,7 +67,8 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     _emit_soften(code, masks)
     emit_products(code)
     _emit_finish(code)
-    _emit_block(code)
+    emit_visible(code, masks)
+    _emit_block(code, masks)
     b = code.b
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
         batches, heads, shared = code.words(Word.BATCH, Word.HEADS, Word.SHARED)
@@ -123,7 +123,7 @@ def keys_of(code: Code, place: Value, rows: Ends, chunk: Ends, full: Value) -> E
     return near, code.most(select(full, chunk[1], far) - near, 0)
 
 
-def _emit_block(code: Code) -> None:
+def _emit_block(code: Code, masks: tuple[str, ...]) -> None:
     """``forward_block``: some rows of queries. Says whether one sees nothing, unless it
     has visited all keys (`full`)."""
     b, rows = code.b, block_rows(code.machine.tile)
@@ -139,7 +139,8 @@ def _emit_block(code: Code) -> None:
         width = code.machine.tile.columns
         full, short = full.compare("ne", 0), code.flag(Word.SHORT)
         place = row + keys - queries
-        begin, end = keys_seen(code, place, count, full)
+        seen = keys_seen(code, place, count, full)
+        begin, end = narrowed(code, masks, (batch, head, row, count), seen, full)
         tiles = tiles_of(code, count)
         query = code.rows(Word.QUERY, batch, head, row)
         depth = code.word(Word.DEPTH)
@@ -368,6 +369,15 @@ def _thinned(code: Code, x: Value, kept: Value) -> Value:
     return select(kept, (x * code.number(Word.RATE)).rounded_once(), 0.0)
 
 
+def _ask_for(code: Code, place: str, step: Value) -> None:
+    """Has what the next row reads brought near: a piece of a row is too short for the
+    processor to see where it goes on."""
+    b = code.b
+    b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    place = code.at(place, step)
+    b(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+
+
 FUNCTIONS = {"bias": _biased, "seen": _hidden, "kept": _thinned}
 """What each mask does with a row: `kept` with weights, the others with scores."""
 
@@ -395,6 +405,8 @@ def each(
         with code.loop(start, stop, lanes) as j:
             place = b.op(f"getelementptr {kind}, ptr {base}, i64 {(j * steps[3]).text}")
             given = load(b, place, dtype, lanes, None)
+            if mask == "bias" and lanes > 1:
+                _ask_for(code, place, steps[2])
             at = code.at(line, j)
             x = code.load(at) if lanes > 1 else code.load_one(at)
             x = function(code, x, given)

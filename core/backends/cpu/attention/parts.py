@@ -31,6 +31,9 @@ from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.math.exp import polynomial, power_of_two, to_int
 
 LOG2E = 1.0 / math.log(2.0)
+LOWEST = -1e30
+"""See `treadle.control.attention`."""
+
 _POWER = {
     "float": (
         *(0.0001546144469856913, 0.0013400428177615838, 0.009618056678524637),

@@ -30,6 +30,8 @@ _SKEW = 16
 """Between rows of a block: at a multiple of a page they would share few cache sets."""
 _SHORT = 64
 """Up to so many queries and keys, operands and results are used as they lie."""
+_FEW = 28
+"""Up to so many rows that read the same values, these are not worth a copy."""
 _ALIASED = 4096
 """Bytes between rows, where all of them would share few cache sets."""
 _WORTH_SPLITTING = 50_000
@@ -209,11 +211,19 @@ def _short(queries: int, keys: int, heads: int, shared: int) -> int:
     return int(max(queries, keys) <= _SHORT and heads == shared)
 
 
-def _in_place(queries: int, keys: int, lanes: int, itemsize: int, *steps: int) -> int:
-    """steps: for each array, from a row to the next, and its depth."""
+def _in_place(
+    queries: int, keys: int, readers: int, lanes: int, itemsize: int, *steps: int
+) -> int:
+    """readers: rows of queries that have the same keys. steps: for each array, from a
+    row to the next, and its depth."""
     straight = all(depth % lanes == 0 for depth in steps[1::2])
     apart = all(step * itemsize % _ALIASED for step in steps[::2])
-    return int(max(queries, keys) <= _SHORT and straight and apart)
+    short = max(queries, keys) <= _SHORT and apart
+    return int(straight and (short or readers <= _FEW))
+
+
+def _readers(queries: int, heads: int, shared: int) -> int:
+    return queries * (heads // max(shared, 1))
 
 
 def _lengths(a: Attention, tile: Tile) -> tuple[int, int]:
@@ -225,7 +235,8 @@ def _lengths(a: Attention, tile: Tile) -> tuple[int, int]:
     own = heads if a.backward else shared
     short = number(_short, (queries, keys, own, shared))
     steps = [(n * d, d) for n in (heads, shared) for d in (depth, value_depth)]
-    sizes = queries, keys, tile.lanes, a.dtype.itemsize
+    readers = number(_readers, (queries, heads, shared))
+    sizes = queries, keys, readers, tile.lanes, a.dtype.itemsize
     return short, number(_in_place, (*sizes, *[n for pair in steps for n in pair]))
 
 

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from treadle.backends.cpu.conv import depthwise_schedule, winograd_schedule
+from treadle.backends.cpu.conv import (
+    depthwise,
+    depthwise_schedule,
+    pairs,
+    pairs_schedule,
+    winograd_halves,
+    winograd_schedule,
+)
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile
+from treadle.backends.cpu.run.native import Source
 from treadle.kernels.convolve import ConvSpec
 
 
 def schedule(
     spec: ConvSpec, filter_gradient: bool, tile: Tile, threads: int
 ) -> list[Scheduled]:
-    """The launches of a convolution, or of its gradient by the filter."""
+    """The launches of a convolution, or of its gradient by the filter.
+
+    tile: of what is summed.
+    """
     if spec.depthwise:
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
+    if spec.half is not None:
+        if winograd_schedule.takes_tiles(spec, filter_gradient):
+            tile = winograd_halves.machine().tile
+            return winograd_schedule.of_halves(spec, filter_gradient, tile, threads)
+        tile = pairs.machine().tile
+        return pairs_schedule.schedule(spec, filter_gradient, tile, threads)
     if filter_gradient:
         return winograd_schedule.filter_gradient(spec, tile, threads)
     return winograd_schedule.schedule(spec, tile, threads)
+
+
+def source_of_halves(spec: ConvSpec, filter_gradient: bool) -> Source:
+    """The module that has the kernel of one of half floats, or of single channels."""
+    if spec.depthwise:
+        return depthwise.source(spec)
+    if winograd_schedule.takes_tiles(spec, filter_gradient):
+        return winograd_halves.source(spec, filter_gradient)
+    return pairs.source(spec, filter_gradient)

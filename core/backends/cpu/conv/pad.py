@@ -90,7 +90,7 @@ def _fill(b: Builder, machine: Machine, args: Args, target: str, spacing: str) -
     with b.when(run):
         source = args(Word.A, "ptr")
         for i, index in enumerate(("%image", "%y", first), start=1):
-            source = offset(b, machine, source, index, args(Word.A + i))
+            source = offset(b, machine.operand, source, index, args(Word.A + i))
         elements = b.op(f"mul i64 {b.op(f'sub i64 {stop}, {first}')}, {channels}")
         b(
             f"call void @pack_copy(ptr {source}, i64 0, i64 1, i64 {elements}, "

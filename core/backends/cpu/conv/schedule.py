@@ -63,7 +63,7 @@ def launched(
     """
     if not sizes_in(spec):
         return of_fixed(plan, how, spec)
-    args = plan, how, *_parts(spec)
+    args = plan, how, *parts(spec)
     # Their table of steps has a row for each channel, if these are few.
     # So has one group, of whole pixels, fewer segments than several.
     counted = [spec.channels, spec.groups, spec.y.taps, spec.x.taps]
@@ -80,7 +80,7 @@ def launched(
             scratch_bytes=next(rest),
             words=tuple(islice(rest, len(launch.words))),
         )
-        for launch in plan(*how, _from_parts(list(map(hint, _parts(spec)))))
+        for launch in plan(*how, from_parts(list(map(hint, parts(spec)))))
     ]
 
 
@@ -102,7 +102,7 @@ _FIELDS = [
 ]
 
 
-def _parts(spec: ConvSpec) -> list[Any]:
+def parts(spec: ConvSpec) -> list[Any]:
     """What a convolution is made of: of parts with open sizes, one number behind the
     other."""
     out: list[Any] = []
@@ -113,7 +113,7 @@ def _parts(spec: ConvSpec) -> list[Any]:
     return out
 
 
-def _from_parts(parts: Sequence[Any]) -> ConvSpec:
+def from_parts(parts: Sequence[Any]) -> ConvSpec:
     made, at = [], 0
     for _, kind, names in _FIELDS:
         whole = kind is None or type(parts[at]) is kind
@@ -128,7 +128,7 @@ def _words(
 ) -> list[int]:
     return [
         n
-        for launch in plan(*how, _from_parts(parts))
+        for launch in plan(*how, from_parts(parts))
         for n in (launch.tasks, launch.scratch_bytes, *launch.words)
     ]
 
@@ -136,7 +136,7 @@ def _words(
 def _word_count(
     plan: Callable[..., Sequence[Scheduled]], how: tuple, *parts: Any
 ) -> int:
-    spec = _from_parts(parts)
+    spec = from_parts(parts)
     if 0 in (spec.images, spec.y.out, spec.x.out):
         return 0  # nothing runs: another program
     return len(_words(plan, how, *parts))

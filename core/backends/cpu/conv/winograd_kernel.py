@@ -53,7 +53,12 @@ from treadle.backends.cpu.gemm.parts import (
     panel_features,
 )
 from treadle.backends.cpu.gemm.sweep import Sweep
-from treadle.backends.cpu.gemm.tile import Machine, lane_mask, masked_store
+from treadle.backends.cpu.gemm.tile import (
+    Machine,
+    as_stored,
+    lane_mask,
+    masked_store,
+)
 
 _CHANNELS = 16
 """Of a filter, that are transformed at once: a square, where it lies transposed."""
@@ -202,15 +207,15 @@ def _emit_results(b: Builder, machine: Machine) -> None:
         "i64 %count, i64 %image, i64 %y, i64 %x, i64 %feature, i64 %columns)"
     ):
         args = Args(b)
-        room = buffer(b, machine)
+        room, stored = buffer(b, machine), machine.result
         place = args(WinogradWord.SUMS_PLANE)
         out_y, out_x, pixel = (
             args(ConvWord.OUT_Y),
             args(ConvWord.OUT_X),
             args(Word.C + 3),
         )
-        start = offset(b, machine, args(Word.C, "ptr"), "%image", args(Word.C + 1))
-        start = offset(b, machine, start, "%feature", "1")
+        start = offset(b, stored, args(Word.C, "ptr"), "%image", args(Word.C + 1))
+        start = offset(b, stored, start, "%feature", "1")
         below, apart = args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)
         line = b.op(f"mul i64 {b.op(f'mul i64 {out_x}, {pixel}')}, {below}")
         beside = b.op(f"mul i64 {pixel}, {apart}")
@@ -225,8 +230,8 @@ def _emit_results(b: Builder, machine: Machine) -> None:
             x = b.op(f"add i64 %x, {at}")
             across = _steps(b, b.op(f"sub i64 {out_x}, {x}"), apart)
             corner = b.op(f"add i64 {b.op(f'mul i64 %y, {out_x}')}, {x}")
-            corner = offset(b, machine, start, corner, pixel)
-            corner = offset(b, machine, corner, f, "1")
+            corner = offset(b, stored, start, corner, pixel)
+            corner = offset(b, stored, corner, f, "1")
             left = b.op(f"sub i64 %columns, {f}")
             mask = lane_mask(b, machine, left)
             wide = b.op(f"icmp sge i64 {left}, {lanes}")
@@ -247,12 +252,13 @@ def _emit_results(b: Builder, machine: Machine) -> None:
                 whole: str = whole,
                 ragged: str = ragged,
             ) -> None:
-                first = offset(b, machine, corner, row, line)
-                places = [offset(b, machine, first, str(i), beside) for i in range(OUT)]
+                first = offset(b, stored, corner, row, line)
+                places = [offset(b, stored, first, str(i), beside) for i in range(OUT)]
                 inside = b.op(f"icmp slt i64 {row}, {rows}")
                 with b.when(b.op(f"and i1 {inside}, {whole}")):
                     for at, value in zip(places, values, strict=True):
-                        b(f"store {vector} {value}, ptr {at}, align 4")
+                        result = as_stored(b, machine, value)
+                        b(f"store {result}, ptr {at}, align {stored.itemsize}")
                 with b.when(b.op(f"and i1 {inside}, {ragged}")):
                     for i, (at, value) in enumerate(zip(places, values, strict=True)):
                         with b.when(b.op(f"icmp sgt i64 {across}, {i}")):

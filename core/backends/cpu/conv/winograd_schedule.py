@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWord
 from treadle.backends.cpu.conv.schedule import (
     common_words,
+    from_parts,
     is_in_place,
     launched,
     padded_bytes,
+    parts,
     planned,
 )
 from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
@@ -30,6 +33,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Word,
 )
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.dims import settled
 from treadle.kernels.convolve import Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
@@ -49,6 +53,7 @@ _SQUARE_CYCLES = 190  # to transform a vector of a tile
 _FILTER_CYCLES = 230  # and of a filter
 _CALL_CYCLES = 4  # of the micro-kernel, for a row of it
 _GAIN = 0.8
+_HALF_GAIN = 0.52  # of the time that half floats take
 _TASK_TILES = 64  # that are worth transforming the filter for
 
 
@@ -57,8 +62,7 @@ def is_possible(spec: ConvSpec) -> bool:
     return (
         spec.groups == 1
         and not spec.exact
-        and spec.half is None
-        and spec.dtype == np.float32
+        and spec.sums == np.float32
         and all(
             (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
         )
@@ -75,6 +79,9 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     digits. Of few channels it doesn't, nor where tiles reach beyond small images, nor
     where the filter is larger than what it meets, nor, if taps are far apart, where the
     tiles in each other's gaps are too large for the cache.
+
+    Half floats have no such digits, but two products of them are made at once: of two
+    images, in gradients by filters, if there are so many.
 
     The same for any machine, and for any number of threads, as what is summed is not.
     """
@@ -94,7 +101,11 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     if filter_gradient:
         size = spec.k * spec.features * spec.dtype.itemsize
         per_filter *= filter_schedule.partial_count(spec, size)
-    return fewer + _SQUARE_CYCLES * squares + per_filter < _GAIN * products
+    gain = _GAIN
+    if spec.half is not None:
+        alone = spec.images % 2 if filter_gradient else 0
+        gain = _HALF_GAIN * (spec.images + alone) / spec.images
+    return fewer + _SQUARE_CYCLES * squares + per_filter < gain * products
 
 
 @lru_cache(maxsize=1024)
@@ -139,6 +150,43 @@ def apart(elements: int, tile: Tile, itemsize: int) -> int:
     """So many elements, or a vector more, if they would fall into few sets."""
     elements = round_up(elements, tile.lanes)
     return elements + tile.lanes * (elements * itemsize % _COLLIDING_BYTES == 0)
+
+
+def of_halves(
+    spec: ConvSpec, filter_gradient: bool, tile: Tile, threads: int
+) -> list[Scheduled]:
+    """The launches of a convolution of half floats that is to be done by tiles, or of
+    its gradient by the filter."""
+    plan = _gradient_of_halves if filter_gradient else _halves
+    return launched(plan, (tile, threads), spec)
+
+
+def _halves(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    return [of_tiles(_of_floats(spec), tile, threads)]
+
+
+def _gradient_of_halves(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    return gradient_of_tiles(_of_floats(spec), tile, threads)
+
+
+def _of_floats(spec: ConvSpec) -> ConvSpec:
+    """The same of floats, as which scratch has them."""
+    return replace(spec, dtype=spec.sums, operands=None)
+
+
+def takes_tiles(spec: ConvSpec, filter_gradient: bool) -> bool:
+    """Whether a convolution of half floats is done by tiles. Another kernel has the
+    others, so for open sizes it is a question like one of a user."""
+    if spec.half is None or not is_possible(spec):
+        return False
+    return bool(settled(_takes_tiles, (filter_gradient, *parts(spec))))
+
+
+def _takes_tiles(filter_gradient: bool, *numbers: Any) -> int:
+    spec = from_parts(numbers)
+    if 0 in (spec.images, spec.y.out, spec.x.out):
+        return 0
+    return int(is_faster(spec, filter_gradient))
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:

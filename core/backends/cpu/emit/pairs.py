@@ -39,6 +39,18 @@ def halves(b: Builder, pairs: str, lanes: int = 16) -> list[str]:
     ]
 
 
+def widened(b: Builder, shorts: str, lanes: int) -> str:
+    """The bits of bfloat16 as floats: a vector, or one number."""
+    given, words, floats = (
+        kind if lanes == 1 else f"<{lanes} x {kind}>"
+        for kind in ("i16", "i32", "float")
+    )
+    sixteen = "16" if lanes == 1 else f"<{', '.join(['i32 16'] * lanes)}>"
+    word = b.op(f"zext {given} {shorts} to {words}")
+    word = b.op(f"shl {words} {word}, {sixteen}")
+    return b.op(f"bitcast {words} {word} to {floats}")
+
+
 def flushed(b: Builder, x: str, lanes: int = 16) -> str:
     """Zeros, of the same sign, in the place of subnormal numbers."""
     floats, suffix = f"<{lanes} x float>", f"v{lanes}f32"

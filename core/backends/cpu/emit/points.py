@@ -37,7 +37,7 @@ _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
 _GROUPS = 8
 """Of rows, that tables are worth being made for."""
-_STACK = 1 << 16
+_STACK = 1 << 17
 """Bytes that tables may take."""
 
 
@@ -57,8 +57,13 @@ def goes_by_points(nest: Nest) -> bool:
         i.name != "store" or nest.operands[i.attr].inner != CONTIGUOUS for i in stores
     ):
         return False
+    stored = {i.attr for i in stores}
     arrays = [o for o in nest.operands if o.kind == "array"]
-    tables = [registers(o.dtype) if o in arrays else 1 for o in nest.operands]
+    tables = [
+        registers(o.dtype) if o.kind == "array" else 1
+        for k, o in enumerate(nest.operands)
+        if k not in stored
+    ]
     return sum(map(table_bytes, tables)) <= _STACK and all(
         can_choose(o.dtype) for o in arrays
     )

@@ -8,7 +8,7 @@ table that a task makes once.
 An entry of the table is of one register: 32-bit words of larger elements, or smaller
 elements themselves. It has, for each word, the window's number times words of a window,
 plus the word's number there; where the first window begins; how far behind it the last
-one does; and how many words the first one may read.
+one does; and how many words each may read.
 """
 
 from __future__ import annotations
@@ -146,9 +146,8 @@ def _emit_table(b: Builder, lanes: int) -> None:
     entries = b.op("mul i64 %vectors, %words")
     elements = b.op(f"udiv i64 {lanes}, %words")
     upper = b.op("sub i64 %words, 1")
-    numbers = [("i64", "0")] * 4 + [("i64", str(1 << 60))]
-    with b.carrying("0", entries, "1", numbers) as turn:
-        *before, most, least = turn.values
+    with b.carrying("0", entries, "1", [("i64", "0")] * 4) as turn:
+        *before, most = turn.values
         begin = [("i64", x) for x in before]
         bounds = [("i64", str(1 << 60)), ("i64", str(-(1 << 60)))]
         with b.carrying("0", elements, "1", [*begin, *bounds]) as point:
@@ -182,13 +181,10 @@ def _emit_table(b: Builder, lanes: int) -> None:
         for byte, number in ((_START, first), (_LAST, back), (_COUNT, short)):
             mine = b.op(f"getelementptr i8, ptr {entry}, i64 {byte}")
             b(f"store i64 {number}, ptr {mine}")
-        turn.next = [*after, _most(b, most, count), b.least(least, span)]
-    most, least = turn.values[3:]
-    one = b.op(f"icmp eq i64 {most}, 1")
-    whole = b.op(f"icmp sge i64 {least}, {lanes}")
+        turn.next = [*after, _most(b, most, count)]
+    most = turn.values[3]
     few = b.op(f"icmp sle i64 {most}, {MOST_WINDOWS}")
-    fits = b.op(f"and i1 {few}, {b.op(f'or i1 {one}, {whole}')}")
-    b(f"ret i64 {b.op(f'select i1 {fits}, i64 {most}, i64 0')}")
+    b(f"ret i64 {b.op(f'select i1 {few}, i64 {most}, i64 0')}")
 
 
 def _most(b: Builder, x: str, y: str) -> str:
@@ -248,20 +244,24 @@ def _register(
     of = f"<{lanes} x {kind}>"
     symbol = f"@llvm.masked.load.{mangled(kind, lanes)}.p0"
     b.declare(f"{of} {symbol}(ptr, <{lanes} x i1>, {of})")
-    text = b.op(
-        f"call {of} {symbol}(ptr align {align} {moved(start)},"
-        f" {mask.type} {mask.text}, {of} zeroinitializer)"
-    )
+
+    def window(offset: str) -> Value:
+        # What is shorter than a window, beside others that are not, has no second one.
+        text = b.op(
+            f"call {of} {symbol}(ptr align {align} {moved(offset)},"
+            f" {mask.type} {mask.text}, {of} zeroinitializer)"
+        )
+        return Value(b, text, kind, lanes)
+
     narrow = which if kind == "i32" else which.cast("trunc", kind)
-    found = _chosen(Value(b, text, kind, lanes), narrow)
+    found = _chosen(window(start), narrow)
     with b.carrying("1", windows, "1", [(found.type, found.text)]) as turn:
         before = Value(b, turn.values[0], kind, lanes)
         begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), number(_LAST))
-        there = moved(b.op(f"add i64 {start}, {begins}"))
-        window = Value(b, b.op(f"load {of}, ptr {there}, align {align}"), kind, lanes)
+        chosen = _chosen(window(b.op(f"add i64 {start}, {begins}")), narrow)
         behind = b.op(f"trunc i64 {b.op(f'mul i64 {turn.index}, {lanes}')} to i32")
         mine = (which & -lanes).compare("eq", Value(b, behind, "i32", 1))
-        turn.next = [select(mine, _chosen(window, narrow), before).text]
+        turn.next = [select(mine, chosen, before).text]
     return Value(b, turn.values[0], kind, lanes)
 
 

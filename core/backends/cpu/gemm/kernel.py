@@ -65,6 +65,7 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
+    ONE_SEGMENT,
     Steps,
     Sweep,
     emit_sweep,
@@ -198,7 +199,7 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
 def _emit_tiles(b: Builder, machine: Machine) -> None:
     emit_tiles(b, machine)
     emit_sweep(b, machine)
-    b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
+    b.lines.append(ONE_SEGMENT)
     emit_pack(b, machine)
 
 

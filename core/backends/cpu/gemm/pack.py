@@ -9,7 +9,8 @@ transposing lanes x lanes squares in registers, others element by element.
 from __future__ import annotations
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.tile import Machine, lane_mask, masked_load
+from treadle.backends.cpu.emit.pairs import widened
+from treadle.backends.cpu.gemm.tile import Machine, Stored, lane_mask, masked_load
 
 HOOK = "ptr, i64, i64, i64, i64, i64, i64, ptr, i64"
 """Parameter types of a producer."""
@@ -29,7 +30,9 @@ def emit_pack(b: Builder, machine: Machine) -> None:
         source = b.op("load ptr, ptr %operand, align 8")
         for index, step in zip(("%b0", "%b1", "%i0", "%j0"), words, strict=True):
             offset = b.op(f"mul i64 {index}, {step}")
-            source = b.op(f"getelementptr {machine.scalar}, ptr {source}, i64 {offset}")
+            source = b.op(
+                f"getelementptr {machine.operand.scalar}, ptr {source}, i64 {offset}"
+            )
         rows = b.op("sub i64 %i1, %i0")
         columns = b.op("sub i64 %j1, %j0")
         for step, name in ((column, "copy"), (row, "transpose")):
@@ -63,14 +66,32 @@ _PARAMETERS = (
 )
 
 
-def _at(b: Builder, machine: Machine, base: str, index: str, step: str) -> str:
+def _at(b: Builder, of: Machine | Stored, base: str, index: str, step: str) -> str:
     offset = b.op(f"mul i64 {index}, {step}")
-    return b.op(f"getelementptr {machine.scalar}, ptr {base}, i64 {offset}")
+    return b.op(f"getelementptr {of.scalar}, ptr {base}, i64 {offset}")
+
+
+def _loaded(
+    b: Builder, machine: Machine, address: str, mask: str = "", lanes: int = 0
+) -> str:
+    """A vector of an operand, or under a mask, or one element, as what is multiplied.
+
+    lanes: of the vector; 0: as many as the machine has.
+    """
+    lanes = lanes or machine.tile.lanes
+    given, align = machine.operand.scalar, machine.operand.itemsize
+    kind = given if lanes == 1 else f"<{lanes} x {given}>"
+    if mask:
+        value = masked_load(b, machine, address, mask, machine.operand)
+    else:
+        value = b.op(f"load {kind}, ptr {address}, align {align}")
+    return widened(b, value, lanes) if machine.halves else value
 
 
 def _emit_copy(b: Builder, machine: Machine) -> None:
     """``pack_copy``: columns are contiguous, rows are `step` apart."""
     lanes, vector, align = machine.tile.lanes, machine.vector, machine.itemsize
+    given = machine.operand
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     with b.function(f"define internal void @pack_copy({_PARAMETERS})"):
         whole = b.op(f"and i64 %columns, {-lanes}")
@@ -79,26 +100,26 @@ def _emit_copy(b: Builder, machine: Machine) -> None:
         ragged = b.op(f"icmp ne i64 {rest}, 0")
         ahead = b.op(f"mul i64 %step, {_AHEAD}")
         with b.loop("0", "%rows") as i:
-            line = _at(b, machine, "%source", i, "%step")
+            line = _at(b, given, "%source", i, "%step")
             target = _at(b, machine, "%block", i, "%stride")
-            later = b.op(f"getelementptr {machine.scalar}, ptr {line}, i64 {ahead}")
+            later = b.op(f"getelementptr {given.scalar}, ptr {line}, i64 {ahead}")
             with b.loop("0", whole, str(lanes)) as j:
                 pointers = [
-                    b.op(f"getelementptr {machine.scalar}, ptr {base}, i64 {j}")
-                    for base in (later, line, target)
+                    b.op(f"getelementptr {of.scalar}, ptr {base}, i64 {j}")
+                    for of, base in ((given, later), (given, line), (machine, target))
                 ]
                 b(
                     f"call void @llvm.prefetch.p0(ptr {pointers[0]}, i32 0, i32 3, "
                     "i32 1)"
                 )
-                value = b.op(f"load {vector}, ptr {pointers[1]}, align {align}")
+                value = _loaded(b, machine, pointers[1])
                 b(f"store {vector} {value}, ptr {pointers[2]}, align {align}")
             with b.when(ragged):
                 pointers = [
-                    b.op(f"getelementptr {machine.scalar}, ptr {base}, i64 {whole}")
-                    for base in (line, target)
+                    b.op(f"getelementptr {of.scalar}, ptr {base}, i64 {whole}")
+                    for of, base in ((given, line), (machine, target))
                 ]
-                value = masked_load(b, machine, pointers[0], mask)
+                value = _loaded(b, machine, pointers[0], mask)
                 b(f"store {vector} {value}, ptr {pointers[1]}, align {align}")
         b("ret void")
 
@@ -154,11 +175,11 @@ def _emit_transpose(b: Builder, machine: Machine) -> None:
         start = b.op(f"call i64 @llvm.smax.i64(i64 {start}, i64 0)")
         with b.loop("0", "%rows", str(lanes)) as i:
             mask = lane_mask(b, machine, b.op(f"sub i64 %rows, {i}"))
-            first = _at(b, machine, "%source", i, "1")
+            first = _at(b, machine.operand, "%source", i, "1")
             target = _at(b, machine, "%block", i, "%stride")
             with b.loop("0", "%columns", str(lanes)) as j:
                 at = b.op(f"call i64 @llvm.smin.i64(i64 {j}, i64 {start})")
-                corner = _at(b, machine, first, at, "%step")
+                corner = _at(b, machine.operand, first, at, "%step")
                 _within_blocks(b, machine, corner, last, mask, buffer)
                 _of_blocks(b, machine, _at(b, machine, target, at, "1"), buffer)
         b("ret void")
@@ -175,8 +196,8 @@ def _within_blocks(
         for k in range(size):
             row = b.op(f"add i64 {b.op(f'mul i64 {group}, {size}')}, {k}")
             row = b.op(f"call i64 @llvm.smin.i64(i64 {row}, i64 {last})")
-            address = _at(b, machine, corner, row, "%step")
-            rows.append(masked_load(b, machine, address, mask))
+            address = _at(b, machine.operand, corner, row, "%step")
+            rows.append(_loaded(b, machine, address, mask))
         for k, row in enumerate(_merged(b, machine, rows)):
             place = b.op(f"add i64 {group}, {k * groups}")
             address = b.op(f"getelementptr {machine.vector}, ptr {buffer}, i64 {place}")
@@ -267,11 +288,10 @@ def _emit_strided(
 ) -> None:
     scalar, align = machine.scalar, machine.itemsize
     with b.loop("0", rows) as i:
-        line = _at(b, machine, source, i, row)
+        line = _at(b, machine.operand, source, i, row)
         target = _at(b, machine, "%block", i, "%stride")
         with b.loop("0", columns) as j:
-            value = b.op(
-                f"load {scalar}, ptr {_at(b, machine, line, j, column)}, align {align}"
-            )
+            place = _at(b, machine.operand, line, j, column)
+            value = _loaded(b, machine, place, lanes=1)
             address = b.op(f"getelementptr {scalar}, ptr {target}, i64 {j}")
             b(f"store {scalar} {value}, ptr {address}, align {align}")

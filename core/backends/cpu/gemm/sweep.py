@@ -22,6 +22,9 @@ from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import llvm
 
+ONE_SEGMENT = "@one_segment = internal constant [2 x i64] zeroinitializer"
+"""What k runs through where it is contiguous."""
+
 
 def emit_tiles(b: Builder, machine: Machine) -> None:
     """Defines ``tile``, all micro-kernels; or declares it, if they lie apart."""

@@ -61,7 +61,8 @@ class Machine:
     pairs: whether what A and B hold for a float is two bfloat16, one k after the other,
     whose products are both added (`treadle.backends.cpu.target.multiplies_pairs`); IR
     is a model of it.
-    halves: whether operands are bfloat16, of which pairs are made as they are read.
+    halves: whether operands are bfloat16, of which pairs, or floats, are made as they
+    are read.
     short: whether results are stored as bfloat16, and never added to others.
     apart: whether the micro-kernels lie in a module of their own (`sweep.needed`), for
     all that use the same ones.
@@ -128,12 +129,18 @@ def lane_mask(b: Builder, machine: Machine, columns: str, first: int = 0) -> str
     return b.op(f"icmp slt <{lanes} x i32> <{numbers}>, {limit}")
 
 
-def masked_load(b: Builder, machine: Machine, address: str, mask: str) -> str:
-    """Lanes that the mask leaves out are zero and not read."""
-    vector, kind = machine.vector, machine.mask
-    name = f"@llvm.masked.load.{machine.suffix}.p0"
-    b.declare(f"{vector} {name}(ptr, {kind}, {vector})")
+def masked_load(
+    b: Builder, machine: Machine, address: str, mask: str, given: Stored | None = None
+) -> str:
+    """Lanes that the mask leaves out are zero and not read. given: what lies there, if
+    it isn't what is summed."""
+    vector, kind, suffix = machine.vector, machine.mask, machine.suffix
     align = machine.itemsize
+    if given is not None and given.itemsize != align:
+        lanes, align = machine.tile.lanes, given.itemsize
+        vector, suffix = f"<{lanes} x {given.scalar}>", f"v{lanes}{given.scalar}"
+    name = f"@llvm.masked.load.{suffix}.p0"
+    b.declare(f"{vector} {name}(ptr, {kind}, {vector})")
     return b.op(
         f"call {vector} {name}(ptr align {align} {address}, {kind} {mask}, "
         f"{vector} zeroinitializer)"

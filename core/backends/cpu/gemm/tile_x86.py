@@ -178,6 +178,10 @@ class _Kernel:
             text.append(f"vmovup{self.letter} {place}, {register}")
         for i, sums in enumerate(self.sums):
             place = f"({'%[at]' if i < 7 else '%[at7]'}{_ROW_OF[i % 7]})"
+            if self.masks and len(sums) == 1 and self.is_float:
+                broadcast = f"{place}{{1to{self.lanes}}}"
+                text.append(f"{self.fused} {broadcast}, {self.line[0]}, {sums[0]}")
+                continue
             text.append(f"vbroadcasts{self.letter} {place}, {self.element}")
             for register, total in zip(self.line, sums, strict=True):
                 text += self._multiply_add(register, total)

@@ -9,8 +9,7 @@ places of a long row are wanted, `few` finds their keys first. All are stable.
 from __future__ import annotations
 
 import functools
-
-import numpy as np
+from collections.abc import Callable
 
 from treadle.backends.cpu.emit.access import load
 from treadle.backends.cpu.emit.builder import Builder
@@ -20,7 +19,6 @@ from treadle.backends.cpu.emit.lanes import (
     host_lanes,
     lane_numbers,
 )
-from treadle.backends.cpu.emit.reduce import Reduction
 from treadle.backends.cpu.gemm.parts import Args, share
 from treadle.backends.cpu.order.few import (
     DIGIT,
@@ -34,8 +32,6 @@ from treadle.backends.cpu.order.few import (
 )
 from treadle.backends.cpu.order.schedule import FEW, SHORT_ROW
 from treadle.backends.cpu.run.native import Source
-
-_INDEX = np.dtype(np.int32)
 
 
 @functools.cache
@@ -93,32 +89,50 @@ def _emit_ordered(b: Builder) -> None:
 
 
 def _emit_short(b: Builder, key: str, lanes: int) -> None:
-    """``short``: counts the keys that come before each key."""
-    total = Reduction("sum", _INDEX)
+    """``short``: counts the keys that come before each key, of a vector of keys at
+    once."""
     with b.function(
         "define internal void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)"
     ):
-        with b.loop("0", "%length") as i:
-            mine = Value(b, item(b, key, "%keys", i), key, 1).splat(lanes)
-            number = Value(b, b.op(f"trunc i64 {i} to i32"), "i32", 1)
-            zero = constant(b, 0, "i32", lanes)
-            counts = [(zero.type, zero.text)]
-            with b.carrying("0", "%length", str(lanes), counts) as turn:
-                first = Value(b, b.op(f"trunc i64 {turn.index} to i32"), "i32", 1)
-                at = lane_numbers(b, "i32", lanes) + first
-                end = Value(b, b.op("trunc i64 %length to i32"), "i32", 1)
-                there = at.compare("slt", end)
-                address = b.op(f"getelementptr {key}, ptr %keys, i64 {turn.index}")
-                other = load(b, address, DTYPES[key], lanes, there)
-                tie = other.compare("eq", mine) & at.compare("slt", number)
-                before = (other.compare("ult", mine) | tie) & there
-                count = Value(b, turn.values[0], "i32", lanes)
-                turn.next = [(count + before.cast("zext", "i32")).text]
-            count = Value(b, turn.values[0], "i32", lanes)
-            place = total.across_lanes([count])[0].cast("sext", "i64")
-            with b.when(place.compare("slt", Value(b, "%wanted", "i64", 1)).text):
-                put(b, "i32", number.text, "%places", place.text)
+        with b.loop("0", "%length", str(lanes)) as first:
+            stop = b.least(b.op(f"add i64 {first}, {lanes}"), "%length")
+            count = _keys_before(b, key, lanes, first, stop)
+            with b.loop(first, stop) as i:
+                place = count.lane(b.op(f"sub i64 {i}, {first}")).cast("sext", "i64")
+                with b.when(place.compare("slt", Value(b, "%wanted", "i64", 1)).text):
+                    number = b.op(f"trunc i64 {i} to i32")
+                    put(b, "i32", number, "%places", place.text)
         b("ret void")
+
+
+def _keys_before(b: Builder, key: str, lanes: int, first: str, stop: str) -> Value:
+    """How many keys come before each of first..stop: of equal ones, those that are in
+    front of it."""
+    numbers = lane_numbers(b, "i64", lanes) + Value(b, first, "i64", 1)
+    there = numbers.compare("slt", Value(b, "%length", "i64", 1))
+    address = b.op(f"getelementptr {key}, ptr %keys, i64 {first}")
+    mine = load(b, address, DTYPES[key], lanes, there)
+    count = constant(b, 0, "i32", lanes)
+
+    def among(other: Value, at: str) -> Value:
+        ahead = numbers.compare("sgt", Value(b, at, "i64", 1))
+        tie = other.compare("eq", mine) & ahead
+        return other.compare("ult", mine) | tie
+
+    parts: tuple[tuple[str, str, Callable[[Value, str], Value]], ...] = (
+        ("0", first, lambda other, _: other.compare("ule", mine)),
+        (first, stop, among),
+        (stop, "%length", lambda other, _: other.compare("ult", mine)),
+    )
+    for start, end, is_before in parts:
+        with b.carrying(start, end, "1", [(count.type, count.text)]) as turn:
+            word = item(b, key, "%keys", turn.index)
+            other = Value(b, word, key, 1).splat(lanes)
+            more = is_before(other, turn.index).cast("sext", "i32")
+            count = Value(b, turn.values[0], "i32", lanes)
+            turn.next = [(count - more).text]
+        count = Value(b, turn.values[0], "i32", lanes)
+    return count
 
 
 def _emit_long(b: Builder, key: str) -> None:
