@@ -175,3 +175,11 @@ def test_padded_images_of_any_size(taps: int, stride: int) -> None:
     sizes = ((6, 7), (9, 8), (7, 12), (8, 31))
     agree(convolved, args, sizes)
     agree(gradient_of(convolved), args, sizes)
+
+
+def test_powers_of_complex_numbers() -> None:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype("c8")
+
+    sizes = ((3, 5), (1, 2), (2, 2), (8, 2), (64, 2))
+    agree(lambda x: x ** x.shape[0], [Arg("n m", draw)], sizes)
