@@ -114,12 +114,15 @@ def parts(spec: ConvSpec) -> list[Any]:
 
 
 def from_parts(parts: Sequence[Any]) -> ConvSpec:
-    made, at = [], 0
+    made: list[Any] = []
+    at = 0
     for _, kind, names in _FIELDS:
-        whole = kind is None or type(parts[at]) is kind
-        stop = at + (1 if whole else len(names))
-        made.append(parts[at] if whole else kind(*parts[at:stop]))
-        at = stop
+        if kind is None or type(parts[at]) is kind:
+            made.append(parts[at])
+            at += 1
+        else:
+            made.append(kind(*parts[at : at + len(names)]))
+            at += len(names)
     return ConvSpec(*made)
 
 
