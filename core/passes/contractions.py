@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, same_shape
+from treadle.dims import is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.complex import parts
@@ -106,10 +106,14 @@ class _Lower(Rewriter):
         if dtype in self.multiplied:
             if eq.op is not dot_general and not adds_results(eq, x, y):
                 return convolution(self, eq, x, y, self.multiplied)
-            if eq.op is dot_general and not self._is_thin(eq):
+            if eq.op is dot_general and not (self._is_thin(eq) or _adds_nothing(eq)):
                 return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [widened(self, a, eq.source) for a in (x, y)]
-        return narrowed(self, self._contraction(eq, *wide), dtype, eq.source)
+        if eq.op is dot_general and _adds_nothing(eq):
+            result = self._sum_of_products(eq, *wide)
+        else:
+            result = self._contraction(eq, *wide)
+        return narrowed(self, result, dtype, eq.source)
 
     def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Multiplies and sums in one nest, over whichever axes are contiguous."""
@@ -223,6 +227,13 @@ class _Lower(Rewriter):
 def _is_long(dtype: np.dtype) -> bool:
     """Whether a dtype is of integers that no matrix kernel has."""
     return dtypes.is_integer(dtype) and dtype.itemsize > SUMS[0].itemsize
+
+
+def _adds_nothing(eq: Equation) -> bool:
+    """Whether each sum has one term: half floats, of which kernels add pairs, are
+    multiplied sooner where they are converted."""
+    shape, axes = eq.inputs[0].type.shape, eq.params["contract"][0]
+    return all([one(shape[axis]) for axis in axes])
 
 
 def _free(eq: Equation) -> list[Axes]:

@@ -21,6 +21,9 @@ from treadle.trace.op import Op
 _FEW_CHANNELS = 16
 """Of fewer, what a tap meets fills no vector, and lines of a window are short."""
 
+_LONG_WINDOW = 256
+"""Longer windows of few channels are copied sooner than read with 6 rows at once."""
+
 _COLUMNS = 32
 """A row of taps with fewer features leaves columns of a product's tiles empty."""
 
@@ -69,7 +72,8 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     """Of few channels, or of several groups: a product of copied windows, each a row.
 
     Otherwise the kernel of convolutions reads windows where they lie, in no more time,
-    but for the gradient by the filter of half floats, which would pair images there.
+    and so does it short windows of floats; but for the gradient by the filter of half
+    floats, which would pair images there.
     """
     kernel = params["kernel"] if f.is_filter_gradient else y.type.shape[:-2]
     groups, channels, rank = params["feature_groups"], x.type.shape[-1], len(kernel)
@@ -83,7 +87,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     if groups != 1 and each == 1 and features == groups:
         return None
     half = x.type.dtype in f.multiplied
-    pays = f.is_filter_gradient or half
+    pays = f.is_filter_gradient or half or math.prod(kernel) * each >= _LONG_WINDOW
     if each >= _FEW_CHANNELS:
         pays = f.is_filter_gradient and half
     if groups == 1 and not pays:
@@ -92,6 +96,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     out = window.out_spatial(x.type.shape[1:-1], kernel)
     rows = _windows(f, x, kernel, out, groups)
     pixels, row = x.type.shape[0] * math.prod(out), math.prod(kernel) * each
+    how: dict[str, Any]
     if f.is_filter_gradient:
         y = f.reshaped(y, (pixels, groups, features // groups))
         how = {"contract": ((0,), (0,)), "batch": ((1,), (1,))}

@@ -136,8 +136,8 @@ class Conv2d(_Conv, init=False):
         them make a depthwise convolution.
       bias: whether there is one.
       weight_init, bias_init: draw them.
-      precision: "highest" multiplies float32 pixel by pixel, where otherwise filters of
-        3 x 3 take fewer products and lose more digits; as
+      precision: "highest" multiplies pixel by pixel, where otherwise filters of 3 x 3
+        take fewer products and lose more digits (of float32); as
         `treadle.lax.conv_general_dilated` says. (Other layers need no such choice:
         their products have all digits.)
       dtype: in which the layer computes; by default that of its parameters.

@@ -33,6 +33,10 @@ FORMULAS = {
     "aibj,jakb->ik": ((2, 3, 4, 5), (5, 2, 6, 4)),
     "ij,jk->ki": ((9, 17), (17, 33)),
     "ij,jk->ik, one row": ((1, 17), (17, 1)),
+    "ij,jk->ik, one term": ((9, 1), (1, 33)),
+    "ij,jk->ik, one column": ((90, 70), (70, 1)),
+    "ji,jk->ik, one column": ((70, 90), (70, 1)),
+    "bij,bjk->bik, one column": ((3, 40, 30), (3, 30, 1)),
     "ij,jk->ik, nothing": ((4, 0), (0, 5)),
 }
 

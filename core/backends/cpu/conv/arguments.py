@@ -86,7 +86,7 @@ class FilterWord(IntEnum):
     TASK_OFFSET = ConvWord.RUN + 2  # bytes from there to the tasks' own scratch
     PLANES_OFFSET = ConvWord.RUN + 3  # bytes from a task's scratch to its planes
     PANEL_OFFSET = ConvWord.RUN + 4  # ... and to its packed panel of B
-    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane already
+    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane, or read as it lies
     PLANE = ConvWord.RUN + 6  # elements of a plane
     PHASE = ConvWord.RUN + 7  # elements of one phase of a row
     A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
@@ -95,12 +95,10 @@ class FilterWord(IntEnum):
     SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    COLUMNS = ConvWord.RUN + 14  # copies of planes, one for each row of C; or 0
-    COLUMNS_OFFSET = ConvWord.RUN + 15  # bytes from a task's scratch to these
-    CHUNK = ConvWord.RUN + 16  # pixels of B that are packed at once, if there are any
-    TABLE = ConvWord.RUN + 17
-    """Of row groups: the element offsets of each in A and C. One of each copy, of where
-    it begins in a plane, follows."""
+    ALONG = ConvWord.RUN + 14  # elements between a tile's columns of A
+    NEXT_ROW = ConvWord.RUN + 15  # ... and between what rows of outputs meet
+    TABLE = ConvWord.RUN + 16
+    """Of row groups: the element offsets of each in A and C."""
 
 
 class DepthwiseWord(IntEnum):

@@ -5,7 +5,7 @@ panels of features::
 
     make a table of where the rows of output pixels begin in a plane
     for each partial sum, for each tap of z, for a few images at once, for each slab
-        pad the slabs, transpose them into planes, and make columns of these, or not
+        pad the slabs, and transpose them into planes, or not
         for each panel
             pack its features
             for each group of rows of the result, for each tile: micro-kernel
@@ -16,11 +16,10 @@ A second kernel adds the partial sums.
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
-from treadle.backends.cpu.conv.filter_columns import emit_columns, segment_table
 from treadle.backends.cpu.conv.pad import Fill, emit_pad
 from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.gemm.arguments import BUILT_IN, Word
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -31,7 +30,7 @@ from treadle.backends.cpu.gemm.parts import (
     panel_features,
     share,
 )
-from treadle.backends.cpu.gemm.sweep import Sweep
+from treadle.backends.cpu.gemm.sweep import Steps, Sweep
 from treadle.backends.cpu.gemm.tile import (
     Machine,
     lane_mask,
@@ -48,7 +47,6 @@ def emit_filter_gradient(
     if fill is not None:
         emit_pad(b, machine, fill)
     _emit_planes(b, machine)
-    emit_columns(b, machine, _pack_pixels)
     _emit_slab(b, machine)
     _emit_panel(b, machine)
     emit_sum(b, machine)
@@ -98,9 +96,8 @@ def emit_filter_gradient(
 def _segments(b: Builder, machine: Machine, args: Args, own: str) -> None:
     """Writes the byte offsets of the rows of output pixels in a plane."""
     rows = args(ConvWord.SLAB_ROWS)
-    line = b.op(f"mul i64 {args(FilterWord.PHASE)}, {args(ConvWord.STRIDE_X)}")
-    line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
-    table = segment_table(b, args, own)
+    line = args(FilterWord.NEXT_ROW)
+    table = _segment_table(b, args, own)
     with b.loop("0", args(FilterWord.AT_ONCE)) as image, b.loop("0", rows) as y:
         start = b.op(f"mul i64 {image}, {args(FilterWord.IMAGE)}")
         start = b.op(f"add i64 {start}, {b.op(f'mul i64 {y}, {line}')}")
@@ -143,15 +140,6 @@ def _emit_slab(b: Builder, machine: Machine) -> None:
                     f"call void @filter_planes(ptr %args, ptr {padded}, i64 {count}, "
                     f"ptr {target})"
                 )
-        has_columns = b.op(f"icmp ne i64 {args(FilterWord.COLUMNS)}, 0")
-        with b.when(has_columns):
-            b(
-                f"call void @filter_columns(ptr %args, ptr %own, ptr {planes}, "
-                f"ptr %sums, i64 %i0, i64 %i1, i64 {y0}, i64 {y1}, i64 %p0, i64 %p1, "
-                f"i64 %again)"
-            )
-            b("ret void")
-            b.label(b.fresh_label("unreachable"))
         with b.loop("%p0", "%p1") as panel:
             b(
                 f"call void @filter_panel(ptr %args, ptr %own, ptr {planes}, "
@@ -214,23 +202,30 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         packed = b.op(f"getelementptr i8, ptr %own, i64 {skip}")
         # Rows of the panel as they lie in memory would fall into a few cache sets.
         size_of_image = b.op(f"mul i64 {b.op(f'sub i64 {r1}, {r0}')}, {width}")
-        with b.loop("%i0", "%i1") as image:
+        in_place = _lies_packed(b, machine, args)
+        given = offset(b, machine, args(Word.B, "ptr"), "%i0", args(Word.B + 1))
+        given = offset(b, machine, given, r0, args(Word.B + 3))
+        with (
+            b.when(b.op(f"xor i1 {in_place}, true")),
+            b.loop("%i0", "%i1") as image,
+        ):
             number = b.op(f"sub i64 {image}, %i0")
             place = offset(b, machine, packed, number, size_of_image)
             where = f"i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
             _pack_pixels(b, machine, args, (image, where), place)
+        packed = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
         channels = b.op(f"mul i64 {group}, {args(ConvWord.GROUP_CHANNELS)}")
         planes = offset(b, machine, "%planes", channels, args(FilterWord.PLANE))
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
-        a_row, c_row = (
+        a_row, along, c_row = (
             b.op(f"mul i64 {args(word)}, {size}")
-            for word in (FilterWord.A_STEP, FilterWord.C_STEP)
+            for word in (FilterWord.A_STEP, FilterWord.ALONG, FilterWord.C_STEP)
         )
         images = b.op("sub i64 %i1, %i0")
         count = b.op(f"mul i64 {images}, {b.op('sub i64 %y1, %y0')}")
         target = offset(b, machine, "%sums", f0, "1")
         table = args.at(FilterWord.TABLE)
-        segments = segment_table(b, args, "%own")
+        segments = _segment_table(b, args, "%own")
         with b.loop("0", args(FilterWord.STEPS)) as step:
             entry = b.op(f"getelementptr [2 x i64], ptr {table}, i64 {step}")
             a_start = b.op(f"load i64, ptr {entry}, align 8")
@@ -238,14 +233,43 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             c_start = b.op(f"load i64, ptr {entry}, align 8")
             Sweep(
                 tiles=(low, extra, "0", args(ConvWord.TILES)),
-                a=(offset(b, machine, planes, a_start, "1"), a_row),
+                a=(offset(b, machine, planes, a_start, "1"), "0"),
                 k=(segments, count, out_x),
                 panel=(packed, str(width * size)),
                 c=(offset(b, machine, target, c_start, "1"), c_row),
                 columns=columns,
                 accumulate="%again",
+                lie=Steps(a_row, "0", a_row, along),
             ).call(b)
         b("ret void")
+
+
+def _lies_packed(b: Builder, machine: Machine, args: Args) -> str:
+    """Whether the derivative by the output lies in memory as in its only panel."""
+    if machine.pairs:
+        return "false"
+    width = machine.tile.columns
+    tests = [
+        b.op(f"icmp eq i64 {args(Word.PACK_B)}, {BUILT_IN}"),
+        *(
+            b.op(f"icmp eq i64 {args(word)}, {n}")
+            for word, n in (
+                (FilterWord.FEATURES, width),
+                (Word.B + 3, width),
+                (Word.B + 4, 1),
+            )
+        ),
+    ]
+    found = tests[0]
+    for test in tests[1:]:
+        found = b.op(f"and i1 {found}, {test}")
+    return found
+
+
+def _segment_table(b: Builder, args: Args, own: str) -> str:
+    """The table of where rows of output pixels begin in a plane."""
+    skip = args(FilterWord.SEGMENTS_OFFSET)
+    return b.op(f"getelementptr i8, ptr {own}, i64 {skip}")
 
 
 def _pack_pixels(

@@ -4,8 +4,8 @@ The sum runs over pixels, so each padded image is transposed to *planes*: one pe
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
 the micro-kernel; their number depends on sizes, so a task makes their table itself.
-If a tile would have few rows, of few channels, what each row of the result meets is
-copied, one row of output pixels behind the other: then tiles have all their rows.
+But mostly images are read as they are padded: what a row of taps meets at a pixel is
+side by side there, and makes the rows of a tile.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Words: A is the
@@ -15,8 +15,6 @@ second launch, sees dy, dx, channels and features.
 """
 
 from __future__ import annotations
-
-import itertools
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
 from treadle.backends.cpu.conv.schedule import (
@@ -32,15 +30,10 @@ from treadle.kernels.convolve import FLAT, ConvSpec
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _MAX_PARTIALS = 16
 _SUM_ELEMENTS = 1 << 16  # per task of the second launch
+_FEW_CHANNELS = 16
+_LINE_BYTES = 32  # at least, of 64
 _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 21  # what these many need may be no more than
-_MOST_COLUMNS = 256  # copies of planes: more would not fit the cache
-_CHUNK = 128  # pixels, of which the gradients of all features are packed
-_GAIN = 0.9  # of the time without them, at most. Times are those of a tile's row:
-_COPY = 0.5  # ... that a pixel's copy takes
-_PACKING = 2  # ... and that a panel more takes to be packed alone
-_MANY_PANELS = 8  # with fewer, that reads neighbouring cache lines
-_BUSY = 28  # by a tile's rows: so many hide the latency of sums
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -70,15 +63,14 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     padded = padded_bytes(spec, words, slab_rows, tile)
     at_once = 1 if slabs > 1 or spec.z != FLAT else _at_once(spec, partials)
     steps = _planes(spec, words, (at_once, slab_rows), tile)
-    planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
+    planes = words[FilterWord.PLANE] * itemsize
+    if not _reads_rows(spec, words, tile):
+        planes *= round_up(spec.channels, tile.lanes)
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
-    if words[FilterWord.COLUMNS]:
-        panel = -(-panels // grid_panels) * (_CHUNK + 8) + tile.lanes
     panel *= tile.columns * itemsize
-    columns = words[FilterWord.COLUMNS] * words[FilterWord.A_STEP] * itemsize
     panel = round_up(panel, 64)
-    segments = padded + planes + panel + round_up(columns, 64)
+    segments = padded + planes + panel
     scratch = segments + round_up(16 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
@@ -95,7 +87,6 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
-    words[FilterWord.COLUMNS_OFFSET] = padded + planes + panel
     words[FilterWord.SEGMENTS_OFFSET] = segments
     words += steps
     total = start + scratch * tasks
@@ -144,8 +135,8 @@ def _planes(
     """Lays out planes and tiles; gives the offsets of the row groups.
 
     sizes: how many images lie in a plane, and how many output rows of each. A tile's
-    rows are channels, or, if those are few, the taps of one filter row: all, or as many
-    as there are phases.
+    rows are what a row of taps meets; or, of planes, channels, or, if those are few,
+    the taps of one filter row.
     """
     at_once, slab_rows = sizes
     words += [0] * (FilterWord.TABLE - len(words))
@@ -156,7 +147,7 @@ def _planes(
     image = y.visited(slab_rows) * line
     plane = round_up(at_once * image, tile.lanes) + tile.lanes
     by_taps = x.taps > channels and x.stride == 1
-    by_phases = x.stride > channels and x.dilation == 1 and x.taps % x.stride == 0
+    rows_of_taps = _reads_rows(spec, words, tile)
 
     def a_offset(dy: int, dx: int, c: int) -> int:
         quotient, remainder = divmod(dx * x.dilation, x.stride)
@@ -165,36 +156,27 @@ def _planes(
     def c_offset(dy: int, dx: int, c: int) -> int:
         return ((dy * x.taps + dx) * channels + c) * spec.features
 
-    if by_taps:
+    if rows_of_taps:
+        line = words[ConvWord.LINE]
+        image = y.visited(slab_rows) * line
+        # Rows are copied by whole vectors.
+        plane = at_once * image + tile.lanes * (x.in_dilation * channels + 1)
+        count, a_step, c_step = x.taps * channels, 1, spec.features
+        starts = [(dy, 0, 0) for dy in range(y.taps)]
+    elif by_taps:
         count, a_step, c_step = x.taps, x.dilation, channels * spec.features
         starts = [(dy, 0, c) for dy in range(y.taps) for c in range(channels)]
-    elif by_phases:
-        count, a_step, c_step = x.stride, phase, channels * spec.features
-        firsts = range(0, x.taps, x.stride)
-        starts = [
-            (dy, dx, c)
-            for dy in range(y.taps)
-            for dx in firsts
-            for c in range(channels)
-        ]
     else:
         count, a_step, c_step = channels, plane, spec.features
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
-    rows = y.taps * x.taps * channels
     table = [f(*start) for start in starts for f in (a_offset, c_offset)]
-    # As many words either way: there may be more features for other sizes.
-    room = max(len(table), 2 + rows) if _may_have_columns(spec) else len(table)
-    if _has_columns(spec, words[ConvWord.PANELS], tile, (len(starts), count)):
-        count, c_step = rows, spec.features
-        a_step = round_up(at_once * slab_rows * x.out, tile.lanes) + tile.lanes
-        taps = itertools.product(range(y.taps), range(x.taps), range(channels))
-        starts, table = starts[:1], [0, 0, *itertools.starmap(a_offset, taps)]
-        words[FilterWord.COLUMNS], words[FilterWord.CHUNK] = rows, _CHUNK
-    table += [0] * (room - len(table))
     tiles = -(-count // tile.rows)
     words[ConvWord.TILES] = tiles
     words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
-    words[FilterWord.PLANAR] = int(words[ConvWord.PIXEL] == 1 and x.stride == 1)
+    is_plane = words[ConvWord.PIXEL] == 1 and x.stride == 1
+    words[FilterWord.PLANAR] = int(rows_of_taps or is_plane)
+    words[FilterWord.ALONG] = x.stride * channels if rows_of_taps else 1
+    words[FilterWord.NEXT_ROW] = y.stride * line
     words[FilterWord.AT_ONCE], words[FilterWord.IMAGE] = at_once, image
     words[FilterWord.PLANE] = plane
     words[FilterWord.PHASE] = phase
@@ -203,18 +185,13 @@ def _planes(
     return table
 
 
-def _may_have_columns(spec: ConvSpec) -> bool:
-    rows = spec.y.taps * spec.x.taps * spec.channels
-    return spec.groups == 1 and rows <= _MOST_COLUMNS
-
-
-def _has_columns(spec: ConvSpec, panels: int, tile: Tile, low: tuple[int, int]) -> bool:
-    """Whether copies of what each row of the result meets pay. low: how many groups of
-    rows there are without, and the rows of one."""
-    if not _may_have_columns(spec):
-        return False
-    groups, rows = low
-    time = groups * max(rows, 2, _BUSY // tile.rows) * panels
-    time += _PACKING * panels if panels >= _MANY_PANELS else 0
-    copied = spec.y.taps * spec.x.taps * spec.channels
-    return copied * (panels + _COPY) <= _GAIN * time
+def _reads_rows(spec: ConvSpec, words: list[int], tile: Tile) -> bool:
+    """Whether padded images are not transposed: what a tile reads of a pixel then
+    should be most of what the cache gets for it, or that little."""
+    low = tile.rows * spec.dtype.itemsize < _LINE_BYTES
+    return (
+        spec.groups == 1
+        and not (low and spec.channels > _FEW_CHANNELS)
+        and words[ConvWord.PIXEL] == spec.channels
+        and (spec.x.dilation == 1 or spec.x.taps == 1)
+    )

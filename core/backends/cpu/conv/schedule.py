@@ -36,7 +36,7 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, is_dim, is_one, settled
+from treadle.dims import hint, is_dim, is_one, one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
@@ -277,6 +277,8 @@ def common_words(
     first, stop = _columns(x)
     # A producer may write a vector too much: then pixels keep that distance.
     exact = spec.input.column == 1 and not spec.fused_input
+    if spec.channels == spec.input.row == x.in_dilation == 1:
+        exact = not spec.fused_input  # one channel has any step
     pixel = spec.channels if exact else round_up(spec.channels, tile.lanes)
     pixel += apart
     row_run = (
@@ -345,7 +347,7 @@ def is_in_place(spec: ConvSpec) -> bool:
     arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (
         not spec.fused_input
-        and spec.input.column == 1
+        and (spec.input.column == 1 or one(spec.channels))
         and all(
             axis.in_dilation == 1
             and axis.padded - axis.padding <= axis.size

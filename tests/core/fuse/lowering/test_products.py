@@ -159,3 +159,17 @@ def test_a_copy_of_a_view_is_an_epilogue() -> None:
 
 def test_a_product_that_is_a_number_for_all_does_not_fit() -> None:
     assert not fits(lambda x, w, r: x @ w + r, X[0], W[:, 0], normal(3))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_single_column_is_a_row(turned: bool) -> None:
+    """Of several, each would be read with one of the lanes of a vector."""
+    x = normal(7, 40) if turned else normal(40, 7)
+
+    def one_column(x: Any, c: Any) -> Any:
+        return tnp.sin((x.T if turned else x) @ c)
+
+    _, kernel = fused(one_column, x, normal(7, 1))
+    assert kernel is not None
+    assert (kernel.contraction.m, kernel.contraction.n) == (1, 40)
+    assert fits(one_column, x, normal(7, 1))
