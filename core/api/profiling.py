@@ -16,6 +16,7 @@ from treadle.api.jit import Jitted
 from treadle.errors import at, user_source
 from treadle.ir.walk import has_effects
 from treadle.run.array import Placed
+from treadle.run.device import common, current
 from treadle.run.eager import EagerInterpreter, Elsewhere
 from treadle.trace.interpreter import state
 
@@ -69,23 +70,29 @@ def profile(function: Callable[..., Any], runs: int = 10) -> Callable[..., Profi
             )
         entry, leaves = jitted._lookup(jitted._programs.now(), args, kwargs)
         runs_now = 0 if has_effects(entry.graph) else runs
-        found = _profile(entry, [*entry.captured, *leaves], runs_now)
+        arrays = [*entry.captured, *leaves]
+        placed = [a.device for a in arrays if type(a) is Placed]
+        device = common("profile", placed) if placed else current()
+        found = _profile(entry, arrays, runs_now, device.name)
         if found is None:
             raise NotImplementedError(
-                f"programs of the device {entry.program.target.name} can't be profiled"
-                f"{at(user_source())}"
+                f"programs of the device {device.name} can't be profiled: it does not "
+                f"measure how long their steps take{at(user_source())}\n"
+                "Profile the function on a device that does: "
+                '`with td.default_device("cpu"): ...`.'
             )
         return found
 
     return profiled
 
 
-def _profile(entry: Any, arrays: list[Any], runs: int) -> Profile | None:
+def _profile(entry: Any, arrays: list[Any], runs: int, device: str) -> Profile | None:
     plain = [a.unplaced() if type(a) is Placed else a for a in arrays]
     run = importlib.import_module("treadle.run.profile")
-    return run.profile(
-        entry.program, plain, entry.out_form.unflatten, machine_speed(), runs
-    )
+    program = entry.program
+    if program.target.name != device:
+        program = program.program_for(device)
+    return run.profile(program, plain, entry.out_form.unflatten, machine_speed, runs)
 
 
 @cache

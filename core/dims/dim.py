@@ -221,7 +221,7 @@ class Dim:
             # Of what functions have computed, only a comparison with a number is sure
             # to be of different sizes: two expressions may be equal unseen.
             alone = len(self.terms) - (poly.CONSTANT in self.terms) == 1
-            if self.hint or self.is_free or alone:
+            if self.hint or self.is_free or alone or poly.has_zeros_of_one(self.terms):
                 return False
         return self.scope.guard(self, "==", self.hint == 0)
 

@@ -144,6 +144,16 @@ def content(p: Terms) -> int:
     return gcd(*[c for m, c in p.items() if m])
 
 
+def has_zeros_of_one(p: Terms) -> bool:
+    """Whether it is the product of an atom and of what is never 0."""
+    for a in next(iter(p)):
+        rest = {left: c for m, c in p.items() if (left := without(m, (a,))) is not None}
+        low, high = bounds(rest)
+        if len(rest) == len(p) and (low > 0 or high < 0):
+            return True
+    return False
+
+
 def value(p: Terms) -> Any:
     """The number for the hints."""
     out: Any = 0

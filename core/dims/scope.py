@@ -202,6 +202,9 @@ class Scope:
         low, high = rest.range()
         if low // k == high // k:
             return whole + low // k
+        if k == 2 and rest.terms.get(CONSTANT):
+            # A half rounded up is what is left of it rounded down.
+            return whole + rest - 1 - self._by_number(rest - 1, 2)
         return whole + self._atom_quotient(rest, k)
 
     def _split(self, terms: Terms, k: int) -> tuple[Any, Any]:

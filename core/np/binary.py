@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim, is_symbolic
 from treadle.errors import at, user_source
 from treadle.np.elementwise import signbit
 from treadle.np.operands import (
@@ -23,6 +24,7 @@ from treadle.np.operands import (
     promoted,
 )
 from treadle.ops import arithmetic, binary, compare, unary
+from treadle.ops.cast import convert
 from treadle.ops.compare import bitwise_and as and_
 from treadle.ops.compare import bitwise_or as or_
 from treadle.ops.compare import ne, select
@@ -315,9 +317,13 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
         known = _known_power(x, y)
         if known is not None:
             return known
+    number = y
     x, y = _numbers("power", x, y)
-    if dtypes.is_integer(typeof(x).dtype):
+    dtype = typeof(x).dtype
+    if dtypes.is_integer(dtype):
         return _integer_power(x, y)
+    if is_symbolic(number) and dtypes.is_float(dtype):
+        return _power_of_size(x, y, dtype, not is_dim(number))
     return binary.pow_(x, y)
 
 
@@ -341,6 +347,15 @@ def _known_power(x: Any, n: Any) -> Any:
     if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
         return integer_pow(x, n=int(n))
     return unary.sqrt(x) if n == 0.5 else None
+
+
+def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
+    if dtype.itemsize > 2:
+        return binary.power_of_size(x, y, y, root=root)
+    if root:
+        return binary.pow_(x, y)
+    x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
+    return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
 
 
 def _integer_power(x: Any, y: Any) -> Any:

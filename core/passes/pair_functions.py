@@ -244,11 +244,15 @@ _MOST = 100
 def _pow(x: Pair, y: Pair) -> Pair:
     count = abs_(y.re)
     whole = _both(_both(eq(y.im, 0.0), lt(count, float(_MOST))), _is_whole(count))
-    product, power = _one(x), x
-    for bit in range(_MOST.bit_length()):
+    product, power, begun = _one(x), x, None
+    for _ in range(_MOST.bit_length()):
         half = mul(count, 0.5)
         odd = bitwise_not(_is_whole(half))
-        times = multiply(product, power) if bit else power
+        # Not the first factor: that times one may have other signs of zeros.
+        times = power
+        if begun is not None:
+            times = choose(begun, multiply(product, power), power)
+        begun = odd if begun is None else bitwise_or(begun, odd)
         product = choose(odd, times, product)
         count = unary.floor(half)
         power = multiply(power, power)

@@ -10,7 +10,7 @@ import numpy as np
 from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import DonatedError, at, user_source
-from treadle.run.device import Device, current
+from treadle.run.device import Device, current, known
 from treadle.trace.value import Value, one_element
 
 
@@ -203,9 +203,18 @@ class Placed(Array):
     def __copy__(self) -> Array:
         return Placed.on(self._device, np.array(self._data))
 
+    def __reduce__(self) -> Any:
+        return _placed, (self._device.name, np.asarray(self._data))
+
     def unplaced(self) -> Array:
         """The same elements, for where its device is known."""
         return Array(self._data, self.type)
+
+
+def _placed(name: str, data: np.ndarray) -> Array:
+    """An array as it was pickled: placed, where there is such a device."""
+    device = next((d for d in known() if d.name == name), None)
+    return Array(data) if device is None else Placed.on(device, data)
 
 
 def address_of(data: np.ndarray) -> int:

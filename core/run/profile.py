@@ -103,7 +103,7 @@ def profile(
     program: Executable,
     arrays: Sequence[Any],
     unflatten: Callable[[Sequence[Any]], Any],
-    machine: Speed,
+    machine: Callable[[], Speed],
     runs: int,
 ) -> Profile | None:
     """Measures a program; None if its device can't.
@@ -137,7 +137,7 @@ def profile(
         sorted(steps.values(), key=_time, reverse=True),
         sorted(_lines(program.plan, steps), key=_time, reverse=True),
         best.control,
-        machine,
+        machine(),
         steps,
         _whole(best.events, program.plan),
         best.lost,

@@ -140,3 +140,46 @@ def test_what_follows_an_answer_is_not_computed_for_another() -> None:
         wanted = x * 2 if n > 2 else x + 1
         assert not same_bytes(spread(x), wanted)
     assert spread.report().traces == 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "exponent",
+    [lambda n: n, lambda n: -n, lambda n: n - 3, lambda n: 1 / n],
+    ids=["n", "-n", "n - 3", "1 / n"],
+)
+def test_powers_of_a_size(exponent: Any, dtype: str) -> None:
+    """Products where a known number gives products, and the general power beyond."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return np.asarray(tnp.asarray(rng.uniform(0.5, 1.5, shape)).astype(dtype))
+
+    def power(x: Any) -> Any:
+        return x ** exponent(x.shape[0])
+
+    sizes = ((3, 5), (1, 2), (2, 2), (7, 2), (64, 1), (65, 2))
+    agree(power, [Arg("n m", draw)], sizes)
+    if dtype != "bfloat16" or exponent(2) != 0.5:
+        agree(gradient_of(power), [Arg("n m", draw)], sizes)
+
+
+@pytest.mark.parametrize(("taps", "stride"), [(3, 2), (5, 2), (3, 1)])
+def test_padded_images_of_any_size(taps: int, stride: int) -> None:
+    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    strides = stride, stride
+
+    def convolved(x: Any, w: Any) -> Any:
+        return td.lax.conv_general_dilated(x, w, strides, "SAME", **how)
+
+    args = [floats("2 n m 3"), floats(f"{taps} {taps} 3 4")]
+    sizes = ((6, 7), (9, 8), (7, 12), (8, 31))
+    agree(convolved, args, sizes)
+    agree(gradient_of(convolved), args, sizes)
+
+
+def test_powers_of_complex_numbers() -> None:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype("c8")
+
+    sizes = ((3, 5), (1, 2), (2, 2), (8, 2), (64, 2))
+    agree(lambda x: x ** x.shape[0], [Arg("n m", draw)], sizes)

@@ -163,3 +163,14 @@ def test_axes_that_broadcast_ask_for_their_sizes() -> None:
     for n in (2, 19):
         with pytest.raises(ValueError, match="broadcast"):
             compiled(np.ones(n, np.float32))
+
+
+def mixed(x: Any) -> Any:
+    """Its numbers come from a loop that is one function, beside an order of the rows:
+    where the loop's buffers lie depends on how many there are."""
+    share = rng.beta(KEY, 0.4, 0.4)
+    return share * x + (1 - share) * x[rng.permutation(KEY, x.shape[0])]
+
+
+def test_small_loops_beside_what_has_open_sizes() -> None:
+    agree(mixed, [floats("n 8")], ((6,), (9,), (17,), (100,)))

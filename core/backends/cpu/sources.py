@@ -22,7 +22,7 @@ from treadle.backends.cpu.gemm.schedule import needs_few
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
-from treadle.dims import is_dim
+from treadle.dims import is_dim, one
 from treadle.fuse.lowering.launches import (
     Calls,
     Choose,
@@ -135,6 +135,8 @@ def _matrices(eq: Equation) -> _Matrices:
     m = math.prod([x.shape[i] for i in free_axes(x.ndim, cx, bx)])
     n = math.prod([y.shape[i] for i in free_axes(y.ndim, cy, by)])
     k = math.prod([x.shape[i] for i in cx])
+    if one(n):  # a single column is a row (`fuse.lowering.contractions`)
+        m, n = n, m
     return _Matrices(math.prod([x.shape[i] for i in bx]), m, n, k)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from treadle.backends import devices
 from treadle.backends.reference import program
 from treadle.compile import executable_of
 from treadle.errors import DonatedError, TracerError
+from treadle.run import array
 from treadle.run.array import Array
 
 
@@ -229,3 +231,27 @@ def test_arrays_without_elements_can_be_placed(place: str) -> None:
     out, total = td.jit(lambda x: (x * 2, tnp.sum(x)))(x)
     assert out.shape == (0, 3)
     assert float(total) == 0
+
+
+def test_a_pickled_array_is_where_it_was(monkeypatch) -> None:
+    there = td.device_put(np.arange(3.0), "reference")
+    data = pickle.dumps([there, tnp.arange(3.0)])
+    placed, free = pickle.loads(data)
+    assert placed.device == there.device and type(free) is Array
+    assert placed.tolist() == [0, 1, 2]
+    # A process that has no such device takes the array as one that nobody placed.
+    monkeypatch.setattr(array, "known", lambda: ())
+    assert type(pickle.loads(data)[0]) is Array
+
+
+def test_a_device_that_measures_nothing_says_so() -> None:
+    profiled = td.profile(lambda x: x * 2, runs=1)
+    for block, x in (("cpu", td.device_put(X, "reference")), ("reference", X)):
+        with td.default_device(block), pytest.raises(NotImplementedError) as found:
+            profiled(x)
+        assert "device reference" in str(found.value)
+        assert 'td.default_device("cpu")' in str(found.value)
+    assert profiled(X).kernels
+
+
+X = np.arange(3, dtype=np.float32)

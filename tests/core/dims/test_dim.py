@@ -160,6 +160,7 @@ def test_equal_sizes_are_one_object() -> None:
     assert b - b == 0 and type(b - b) is int
     assert -(-b // 3) is (b + 2) // 3
     assert b + 0 is b and b * 1 is b and b // 1 is b and b >> 1 is b // 2
+    assert (b + 1) // 2 + b // 2 is b and (t - b + 3) // 2 + (t - b) // 2 is t - b + 1
     assert not scope.guards
 
 
@@ -193,6 +194,8 @@ def test_sizes_are_told_apart_when_a_program_is_compiled() -> None:
     with scope.compiling():
         assert n["b"] != n["t"] and n["b"] != 6
         assert len({n["b"], n["t"], 6}) == 3
+        # (Of any other expression that is 0 here it can't be said that it may differ.)
+        assert n["b"] * n["t"] != n["b"] * n["t"] + n["t"] * (n["b"] % 2)
     assert not scope.guards
 
 

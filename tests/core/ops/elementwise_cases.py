@@ -279,6 +279,20 @@ CASES = [
     *(Case(op, f, (ANY, ANY)) for op, f in COMPARISONS.items()),
     *(case for op, f in FOUR.items() for case in _pair(op, f, POSITIVE, POSITIVE)),
     *_pair(binary.pow_, jnp.power, POSITIVE, ANY),
+    *(
+        Case(
+            binary.power_of_size,
+            lambda x, y, size: jnp.power(x, y),
+            (POSITIVE, draw, draw),
+            {"root": False},
+            label=label,
+        )
+        for label, draw in (
+            ("any", normal()),
+            ("whole", lambda rng: np.asarray(5.0)),
+            ("negative", lambda rng: np.asarray(-3.0)),
+        )
+    ),
     *_pair(binary.atan2, jnp.arctan2, POSITIVE, ANY),
     *_pair(binary.maximum, jnp.maximum, ANY, ANY),
     *_pair(binary.minimum, jnp.minimum, ANY, ANY),

@@ -36,7 +36,7 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, is_one, one, settled
+from treadle.dims import hint, is_dim, is_one, one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
@@ -103,11 +103,13 @@ _FIELDS = [
 
 
 def parts(spec: ConvSpec) -> list[Any]:
-    """What a convolution is made of, one number behind the other."""
-    out = []
+    """What a convolution is made of: of parts with open sizes, one number behind the
+    other."""
+    out: list[Any] = []
     for name, kind, names in _FIELDS:
         value = getattr(spec, name)
-        out += [getattr(value, n) for n in names] if kind else [value]
+        numbers = [getattr(value, n) for n in names] if kind else []
+        out += numbers if any(map(is_dim, numbers)) else [value]
     return out
 
 
@@ -115,9 +117,12 @@ def from_parts(parts: Sequence[Any]) -> ConvSpec:
     made: list[Any] = []
     at = 0
     for _, kind, names in _FIELDS:
-        stop = at + (len(names) if kind else 1)
-        made.append(kind(*parts[at:stop]) if kind else parts[at])
-        at = stop
+        if kind is None or type(parts[at]) is kind:
+            made.append(parts[at])
+            at += 1
+        else:
+            made.append(kind(*parts[at : at + len(names)]))
+            at += len(names)
     return ConvSpec(*made)
 
 
@@ -345,8 +350,8 @@ def is_in_place(spec: ConvSpec) -> bool:
         and (spec.input.column == 1 or one(spec.channels))
         and all(
             axis.in_dilation == 1
-            and axis.padding <= 0
             and axis.padded - axis.padding <= axis.size
+            and axis.padding <= 0
             for axis in (spec.z, spec.y, spec.x)
         )
     )

@@ -13,6 +13,7 @@ from functools import lru_cache
 from treadle.backends.cpu.emit.loop import Move, NativeLoop, Piece, Reach, emit
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import Slot
+from treadle.dims import is_dim
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Nest
 from treadle.plan.cost import points
@@ -120,7 +121,9 @@ class Words:
         slot = self._at(place)
         step = sum([d.scale for d in slot.dynamic if d.slot == self._index])
         others = tuple([d for d in slot.dynamic if d.slot != self._index])
-        return Reach(self._root(Slot(slot.index, 0, others)), slot.offset, step)
+        # Where a buffer lies may depend on open sizes: no number of the function's.
+        late, known = (slot.offset, 0) if is_dim(slot.offset) else (0, slot.offset)
+        return Reach(self._root(Slot(slot.index, late, others)), known, step)
 
     def _parts(self, steps: Sequence[Step]) -> tuple[Piece | Move, ...]:
         """What steps do, but for nests without a point."""

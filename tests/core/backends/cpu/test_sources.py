@@ -93,7 +93,7 @@ def product(x: td.Array, w: td.Array) -> td.Array:
         ("n", 64, 4096, gemm.Part.ALL),
         (40, "n", 4096, gemm.Part.PLAIN),
         (2, "n", 4096, gemm.Part.ALL),
-        ("n", 64, 1, gemm.Part.PLAIN),
+        ("n", 64, 1, gemm.Part.ALL),
     ],
 )
 def test_the_matrix_kernel_begun_is_as_small_as_what_is_called(
