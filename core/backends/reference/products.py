@@ -72,7 +72,7 @@ def _seen(spec: ConvSpec, x: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
     for dz, dy, dx in np.ndindex(*(axis.taps for axis in axes)):
         at, inside = zip(*map(_indices, axes, (dz, dy, dx)), strict=True)
         present = reduce(np.logical_and.outer, inside)[..., None]
-        seen = np.where(present, volumes[:, *np.ix_(*at)], 0)
+        seen = np.where(present, volumes[np.ix_(np.arange(len(volumes)), *at)], 0)
         yield (dz * spec.y.taps + dy, dx), seen.reshape(spec.images, -1, x.shape[-1])
 
 
