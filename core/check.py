@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from treadle.compile import Stages
+from treadle.dims import hint
 from treadle.fuse.check import check_groups
 from treadle.fuse.lowering.check import check_kernels
 from treadle.ir.check import check as check_graph
+from treadle.ir.filled import filled
 from treadle.plan.check import check_schedule
 from treadle.plan.liveness import check_plan
 
 
 def check(made: Stages) -> None:
-    """Verifies what each stage made of a program.
+    """Verifies what each stage made of a program; of one of open sizes, for those that
+    it was traced for.
 
     Raises:
       InternalError: at the first violation.
@@ -20,4 +23,4 @@ def check(made: Stages) -> None:
     check_groups(made.groups)
     check_kernels(made.kernels)
     check_schedule(made.schedule)
-    check_plan(made.plan)
+    check_plan(filled(made.plan, hint))

@@ -1,4 +1,8 @@
-"""The checker of Groups: is every value made once, and before it is read?"""
+"""The checker of Groups: is every value made once, and before it is read?
+
+Programs of open sizes are looked at as they are for the sizes that they were traced
+for: questions about other sizes would be guards of theirs.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from treadle.dims import hint
 from treadle.errors import InternalError
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.groups import Groups
@@ -110,7 +115,7 @@ class _Groups:
         taken: dict[Var, np.ndarray] = {}
         for v, (whole, offset, strides) in self.flow.parts.items():
             # Parts of complex numbers are real.
-            size = whole.type.nbytes // v.type.dtype.itemsize
+            size = hint(whole.type.nbytes // v.type.dtype.itemsize)
             loops = list(zip(v.type.shape, strides, strict=True))
             if not inside(offset, loops, size):
                 raise InternalError(f"a part {v.type} leaves its whole {whole.type}")
@@ -119,7 +124,7 @@ class _Groups:
             if size <= _MOST:
                 mask = taken.setdefault(whole, np.zeros(size, np.bool_))
                 at = places(offset, loops)
-                if mask[at].any() or np.unique(at).size != v.type.size:
+                if mask[at].any() or np.unique(at).size != hint(v.type.size):
                     raise InternalError(f"parts of a whole {whole.type} overlap")
                 mask[at] = True
 
@@ -153,6 +158,7 @@ Loops = Sequence[tuple[int, int]]
 
 def inside(offset: int, loops: Loops, size: int) -> bool:
     """Whether all places that loops reach, from an offset on, are below a size."""
+    (offset, loops), size = _known(offset, loops), hint(size)
     if not all(n for n, step in loops if step):
         return True
     far = [(n - 1) * step for n, step in loops]
@@ -163,7 +169,13 @@ def inside(offset: int, loops: Loops, size: int) -> bool:
 def places(offset: int, loops: Loops) -> np.ndarray:
     """The places that loops reach, each as often as they do; along a loop that does
     not step, once, even if it is empty (what a reduction has found is stored then)."""
+    offset, loops = _known(offset, loops)
     total = np.array([offset])
     for n, step in loops:
         total = np.add.outer(total, np.arange(n if step else 1) * step)
     return total.ravel()
+
+
+def _known(offset: int, loops: Loops) -> tuple[int, Loops]:
+    """As they are for the sizes that a program was traced for."""
+    return hint(offset), [(hint(n), hint(step)) for n, step in loops]

@@ -61,11 +61,10 @@ def conv_general_dilated(
         result are those of the parts, side by side.
       precision: "highest" (or "float32") multiplies pixel by pixel. Otherwise filters
         of 3 x 3 without strides (of each image, if they are volumes) may take a fourth
-        of the products (Lavin and Gray, 2016), if they are float32 (or bfloat16, which
-        is then multiplied in float32) and there are enough of them. That loses up to
-        twice the digits that such a sum of float32 loses, and an infinity or NaN in an
-        image makes NaNs of results up to three pixels (of those that its taps meet, if
-        they are apart) further on.
+        of the products (Lavin and Gray, 2016), in float32, if they are that or bfloat16
+        and there are enough of them. That loses up to twice the digits of such a sum,
+        and an infinity or NaN in an image makes NaNs of results up to three pixels (of
+        those that its taps meet, if they are apart) further on.
       preferred_element_type: the dtype of the result, in which products are summed if
         it has more digits than the operands' dtype.
 

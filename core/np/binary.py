@@ -226,10 +226,9 @@ def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     unsigned = dtypes.is_unsigned(dtype)
     number = int(y) if isinstance(y, np.integer) else 0
     if number > 0 and number & (number - 1) == 0:
-        logical, signed = compare.shift_right_logical, compare.shift_right_arithmetic
-        bits = dtype.type(number.bit_length() - 1)
-        quotient = (logical if unsigned else signed)(x, bits)
-        return quotient, compare.bitwise_and(x, dtype.type(number - 1))
+        shift = (compare.shift_right_arithmetic, compare.shift_right_logical)[unsigned]
+        quotient = shift(x, dtype.type(number.bit_length() - 1))
+        return quotient, and_(x, dtype.type(number - 1))
     quotient = arithmetic.div(x, y)
     rest = arithmetic.sub(x, arithmetic.mul(quotient, y))
     if unsigned:
@@ -317,8 +316,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
         known = _known_power(x, y)
         if known is not None:
             return known
-    number = y
-    x, y = _numbers("power", x, y)
+    number, (x, y) = y, _numbers("power", x, y)
     dtype = typeof(x).dtype
     if dtypes.is_integer(dtype):
         return _integer_power(x, y)

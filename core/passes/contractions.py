@@ -58,10 +58,8 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
-        elif eq.op is dot_general and (_is_long(out.type.dtype) or self._is_thin(eq)):
-            self.values[out] = self._sum_of_products(eq, x, y)
-        elif eq.op is dot_general and _is_tiny(eq):
-            self.values[out] = self._unrolled(eq, x, y)
+        elif (found := self._without_kernel(eq, x, y)) is not None:
+            self.values[out] = found
         elif is_short(out.type.dtype):
             wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
             result = self._contraction(eq, *wide)
@@ -83,12 +81,20 @@ class _Lower(Rewriter):
             return False
         return not sums or not all(free)
 
+    def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
+        """The product with other operands, where no matrix kernel has it or gains by
+        it; else None."""
+        if eq.op is not dot_general:
+            return None
+        if _is_long(eq.outputs[0].type.dtype) or self._is_thin(eq):
+            return self._sum_of_products(eq, x, y)
+        return self._unrolled(eq, x, y) if _is_tiny(eq) else None
+
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
-        if eq.op is dot_general and self._is_thin(eq):
-            return self._sum_of_products(eq, x, y)
-        if eq.op is dot_general and _is_tiny(eq):
-            return self._unrolled(eq, x, y)
+        found = self._without_kernel(eq, x, y)
+        if found is not None:
+            return found
         if eq.op is dot_general:
             return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
         return convolution(self, eq, x, y)
@@ -102,17 +108,16 @@ class _Lower(Rewriter):
 
     def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Half floats are summed in single precision, and rounded once."""
-        dtype = eq.outputs[0].type.dtype
+        dtype, is_product = eq.outputs[0].type.dtype, eq.op is dot_general
+        alone = is_product and _adds_nothing(eq)
         if dtype in self.multiplied:
-            if eq.op is not dot_general and not adds_results(eq, x, y):
+            if not is_product and not adds_results(eq, x, y):
                 return convolution(self, eq, x, y, self.multiplied)
-            if eq.op is dot_general and not (self._is_thin(eq) or _adds_nothing(eq)):
+            if is_product and not (alone or self._is_thin(eq)):
                 return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
-        if eq.op is dot_general and _adds_nothing(eq):
-            result = self._sum_of_products(eq, *wide)
-        else:
-            result = self._contraction(eq, *wide)
+        lowered = self._sum_of_products if alone else self._contraction
+        result = lowered(eq, *wide)
         return narrowed(self, result, dtype, eq.source)
 
     def _wide(self, a: Atom, source: str) -> Atom:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general
@@ -136,7 +137,12 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     out = window.out_spatial(spatial, y.type.shape[:-2])
     if taps == 1:
         return _among_zeros(f, x, y, params)
-    low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
+    low, shift = window.padding[axis][0], 0
+    if is_dim(low):
+        # Which taps a phase meets must be known: a few results more are made in front.
+        shift = -low % by
+        low = -(-low // by) * by
+    count, pieces = -(-(out[axis] + shift) // by), []
     lengths = (x.type.shape[0], *out, y.type.shape[-1])
     # Side by side along the next axis they are where they belong in memory.
     shape = [*lengths[: axis + 1], count, *lengths[axis + 2 :]]
@@ -157,9 +163,9 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     result = f.emit(concatenate, pieces, axis=axis + 2)
     shape = [*lengths[: axis + 1], count * by, *lengths[axis + 2 :]]
     result = f.reshaped(result, shape)
-    return f.emit(
-        slice_, [result], starts=(0,) * rank, limits=lengths, steps=(1,) * rank
-    )
+    starts = replaced((0,) * rank, axis + 1, shift)
+    limits = replaced(lengths, axis + 1, out[axis] + shift)
+    return f.emit(slice_, [result], starts=starts, limits=limits, steps=(1,) * rank)
 
 
 def _among_zeros(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:

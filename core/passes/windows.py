@@ -168,15 +168,21 @@ def of_tiles(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
 
 
 def _blocks_of_tiles(f: Emits, x: Atom, y: Atom) -> Atom:
-    kernel, rank = y.type.shape[:-2], y.type.ndim - 2
-    how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
+    """By a filter of any rank: one product, whose rows have all taps. Taps that were
+    axes of its result would ask which steps are longer, which open sizes don't say."""
+    *kernel, channels, features = y.type.shape
+    rank, row = len(kernel), math.prod(kernel) * features
+    order: tuple[int, ...] = (rank, *range(rank), rank + 1)
+    y = f.reshaped(f.emit(transpose, [y], permutation=order), (channels, row))
+    how = {"contract": ((rank + 1,), (0,)), "batch": ((), ())}
     result = f.product(dot_general, [x, y], **how)
+    images, *space, _ = x.type.shape
+    result = f.reshaped(result, (images, *space, *kernel, features))
     pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
     order = (0, *pairs, 2 * rank + 1)
     result = f.emit(transpose, [result], permutation=order)
-    images, *space, _ = x.type.shape
     lengths = [n * k for n, k in zip(space, kernel, strict=True)]
-    return f.reshaped(result, (images, *lengths, y.type.shape[-1]))
+    return f.reshaped(result, (images, *lengths, features))
 
 
 def _lines_of_tiles(f: Emits, x: Atom, y: Atom) -> Atom:

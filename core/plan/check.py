@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.dims import hint
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel, Sort
 from treadle.plan.schedule import Schedule, programs
@@ -36,7 +37,7 @@ def _check_work(launches: list, where: str, strands: int) -> None:
     if not launches:
         raise InternalError(f"{where} is never launched")
     for work in launches:
-        if work.tasks < 1 or work.scratch_bytes < 0:
+        if hint(work.tasks) < 1 or hint(work.scratch_bytes) < 0:
             raise InternalError(
                 f"{where} runs as {work.tasks} tasks on {work.scratch_bytes} bytes"
             )

@@ -62,12 +62,9 @@ class _Access(NamedTuple):
 
 
 def run(launch: Launch, places: Sequence[Where | None]) -> None:
-    """Runs a nest on operands at the given places (None for computed indices).
-
-    Raises:
-      InternalError: if an operand leaves its buffer, or is written over another one
-        that is read, but for element by element at the same places.
-    """
+    """Runs a nest on operands at the given places (None for computed indices). Raises
+    InternalError if an operand leaves its buffer, or is written over another one that
+    is read, but for element by element at the same places."""
     nest, loops = launch.nest, launch.nest.outer + launch.nest.mid
     accesses = []
     for o, binding, where in zip(nest.operands, launch.bindings, places, strict=True):
@@ -113,14 +110,9 @@ def _evaluate(nest: Nest, sizes: tuple[int, ...], accesses: list[_Access]) -> No
     """Everything is read before anything is written."""
     loops = range(len(sizes))
     swept = tuple(loops[nest.outer : -1] if nest.axis == "mid" else loops[-1:])
+    whole = np.empty([n if a in swept else 1 for a, n in enumerate(sizes)], np.bool_)
     values: list[np.ndarray] = []
     at: dict[int, np.ndarray] = {}
-
-    def along(x: np.ndarray) -> np.ndarray:
-        """A value with all elements of the loop that reductions run over."""
-        shape = [sizes[a] if a in swept else n for a, n in enumerate(x.shape)]
-        return np.broadcast_to(x, shape)
-
     for instr in nest.body:
         args = [values[a] for a in instr.args]
         if instr.name == "load":
@@ -134,11 +126,10 @@ def _evaluate(nest: Nest, sizes: tuple[int, ...], accesses: list[_Access]) -> No
             at[instr.attr] = accesses[instr.attr].numbers(sizes, args[1:])
         elif instr.name == "const":
             value = np.full([1] * len(sizes), instr.attr, instr.dtype)
-        elif instr.name.startswith("reduce_"):
-            value = _reduce(instr, along(args[0]), swept)
-        elif instr.name.startswith("running_"):
-            args = list(np.broadcast_arrays(*map(along, args)))
-            value = _running(instr, args, swept)
+        elif instr.name.startswith(("reduce_", "running_")):
+            *args, _ = np.broadcast_arrays(*args, whole)
+            sweep = _reduce if instr.name.startswith("reduce_") else _running
+            value = sweep(instr, args, swept)
         else:
             value = _elementwise(instr, args)
         values.append(value)
@@ -154,7 +145,6 @@ def _evaluate(nest: Nest, sizes: tuple[int, ...], accesses: list[_Access]) -> No
             else:
                 # Once at each point, also where nothing is another at the next.
                 points = places if swept_over else np.broadcast_to(places, sizes)
-                value = np.broadcast_to(value, points.shape)
                 _COMBINE[instr.name].at(elements, points, value)
 
 
@@ -199,25 +189,25 @@ def _elementwise(instr: Instr, args: Sequence[np.ndarray]) -> np.ndarray:
     given = SCALARS[instr.name].result == "given"
     if instr.name == "multiply_add":
         # It is rounded once.
-        args = [_wide(a) for a in args]
+        args = list(map(wide, args))
     result = run(*args, **dict.fromkeys(names, instr.dtype if given else instr.attr))
     return np.asarray(result).astype(instr.dtype, copy=False)
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
+def wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64) if dtypes.is_float(x.dtype) else x
 
 
 def _merged(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """The array with some neighbouring axes made one, and in front."""
     rest = (*x.shape[: axes[0]], *x.shape[axes[-1] + 1 :])
-    front = np.moveaxis(_wide(x), axes, range(len(axes)))
+    front = np.moveaxis(wide(x), axes, range(len(axes)))
     return front.reshape(math.prod(x.shape[a] for a in axes), *rest)
 
 
-def _reduce(instr: Instr, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+def _reduce(instr: Instr, args: Sequence[np.ndarray], axes: tuple) -> np.ndarray:
     """What elements amount to along some axes, which stay with length 1."""
-    name, x = instr.name.removeprefix("reduce_"), _merged(x, axes)
+    name, x = instr.name.removeprefix("reduce_"), _merged(args[0], axes)
     if name.startswith("arg"):
         result = (np.argmax if name == "argmax" else np.argmin)(x, axis=0)
     else:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
+from functools import reduce
 
 import numpy as np
 
 from treadle.backends.reference.memory import Where, apart
+from treadle.backends.reference.nests import wide
 from treadle.fuse.lowering.launches import ProductKernel
-from treadle.kernels.contract import Contraction, Strides
+from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import Axis, ConvSpec
 
 
@@ -21,20 +24,14 @@ def run(product: ProductKernel, a: Where, b: Where, c: Where) -> None:
 
 
 def _einsum(text: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    if x.dtype.kind in "iu":
-        return np.einsum(text, x, y)
-    return np.einsum(text, x.astype(np.float64), y.astype(np.float64), optimize=True)
-
-
-def _steps(s: Strides) -> tuple[int, int, int, int]:
-    return s.b0, s.b1, s.row, s.column
+    return np.einsum(text, wide(x), wide(y), optimize=True)
 
 
 def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
     (a_dtype, b_dtype, dtype), batch = what.dtypes, (what.b0, what.b1)
-    x = a.view(a_dtype, (*batch, what.m, what.k), _steps(what.a))
-    y = b.view(b_dtype, (*batch, what.k, what.n), _steps(what.b))
-    out = c.view(dtype, (*batch, what.m, what.n), _steps(what.c))
+    x = a.view(a_dtype, (*batch, what.m, what.k), astuple(what.a))
+    y = b.view(b_dtype, (*batch, what.k, what.n), astuple(what.b))
+    out = c.view(dtype, (*batch, what.m, what.n), astuple(what.c))
     apart(out, x, y)
     if what.half is not None:
         x, y = x.astype(what.half), y.astype(what.half)
@@ -49,11 +46,11 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
     derivative by the output."""
     taps, pixels = (c, b) if gradient else (b, c)
     shape = (spec.images_in, spec.y.size, spec.x.size, spec.channels)
-    x = a.view(spec.dtypes[0], shape, _steps(spec.input))
+    x = a.view(spec.dtypes[0], shape, astuple(spec.input))
     rows = spec.z.taps * spec.y.taps
     shape = (rows, spec.x.taps, spec.channels // spec.groups, spec.features)
     of_taps, of_pixels = spec.dtypes[1:] if not gradient else spec.dtypes[:0:-1]
-    w = taps.view(of_taps, shape, _steps(spec.filter))
+    w = taps.view(of_taps, shape, astuple(spec.filter))
     lines = (spec.images, spec.y.out * spec.x.out, spec.features)
     out = spec.output
     y = pixels.view(of_pixels, lines, (out.b0, out.row, out.column))
@@ -71,13 +68,11 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
 def _seen(spec: ConvSpec, x: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
     """For each tap of the filter, what it sees at all pixels: (b, pixel, c)."""
     volumes = x.reshape(-1, spec.z.size, *x.shape[1:])
-    for dz, dy, dx in np.ndindex(spec.z.taps, spec.y.taps, spec.x.taps):
-        images, inside = _indices(spec.z, dz)
-        rows, there = _indices(spec.y, dy)
-        columns, too = _indices(spec.x, dx)
-        seen = volumes[:, images[:, None, None], rows[:, None], columns]
-        present = inside[:, None, None] & there[:, None] & too
-        seen = np.where(present[..., None], seen, 0)
+    axes = spec.z, spec.y, spec.x
+    for dz, dy, dx in np.ndindex(*(axis.taps for axis in axes)):
+        at, inside = zip(*map(_indices, axes, (dz, dy, dx)), strict=True)
+        present = reduce(np.logical_and.outer, inside)[..., None]
+        seen = np.where(present, volumes[np.ix_(np.arange(len(volumes)), *at)], 0)
         yield (dz * spec.y.taps + dy, dx), seen.reshape(spec.images, -1, x.shape[-1])
 
 

@@ -96,9 +96,8 @@ def _host(step: kinds.HostStep | kinds.CallsStep, memory: Memory) -> None:
     pairs = zip(map(memory.at, places), types, strict=True)
     views = [place.view(t.dtype, t.shape) for place, t in pairs]
     operands, results = views[: len(step.reads)], views[len(step.reads) :]
-    for target, found in zip(
-        results, run_op(call.op, operands, call.params), strict=True
-    ):
+    made = run_op(call.op, operands, call.params)
+    for target, found in zip(results, made, strict=True):
         apart(target, *operands)
         np.copyto(target, found, casting="unsafe")
 

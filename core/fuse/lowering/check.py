@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import hint
 from treadle.errors import InternalError
 from treadle.fuse.check import Loops, inside, places
 from treadle.fuse.lowering.launches import (
@@ -75,7 +76,7 @@ class _Memory:
 
     def __init__(self, a: Atom, there: bool) -> None:
         self.unit = dtypes.to_real(a.type.dtype).itemsize
-        self.size = a.type.nbytes // self.unit
+        self.size = hint(a.type.nbytes) // self.unit
         self.exact = self.size <= _MOST
         self.stored = np.full(self.size if self.exact else 1, there)
         self.given, self.filled = there, False
@@ -124,8 +125,9 @@ class _Checker:
             if a in seen:
                 self.fail("has a value that lies within itself")
             seen.add(a)
-            whole, offset = self.within[a]
-            beyond = offset + a.type.nbytes > whole.type.nbytes and a.type.size
+            whole, offset = self.within[a][0], hint(self.within[a][1])
+            end, size = offset + hint(a.type.nbytes), hint(whole.type.nbytes)
+            beyond = end > size and hint(a.type.size)
             if offset < 0 or beyond:
                 self.fail(f"has a {a.type} that leaves the {whole.type} it lies within")
             total, a = total + offset, whole
@@ -142,7 +144,7 @@ class _Checker:
     def bytes_of(self, a: Atom) -> tuple[_Memory, np.ndarray]:
         root, offset = self.root(a)
         memory = self.memory(root)
-        count = a.type.nbytes // memory.unit
+        count = hint(a.type.nbytes) // memory.unit
         return memory, np.arange(count) + offset // memory.unit
 
     def read(self, a: Atom) -> None:
@@ -181,7 +183,7 @@ class _Checker:
         elif itemsize != memory.unit:
             self.fail(f"has elements of {itemsize} bytes for a value {a.type}")
         start = start // memory.unit + offset
-        if a.type.size and not inside(start, loops, memory.size):
+        if hint(a.type.size) and not inside(start, loops, memory.size):
             self.fail(f"leaves the memory of a value {a.type}: {start}, {loops}")
         return memory, places(start, loops) if memory.exact else None
 
@@ -207,7 +209,7 @@ class _Checker:
     def _kernel(self, entry: KernelEntry, kernel: Kernel) -> None:
         if isinstance(kernel, Launch):
             self._bindings(kernel)
-            if all(kernel.outer):
+            if all(map(hint, kernel.outer)):
                 self._loads(kernel)
                 self._stores(kernel, self._fills(entry))
         elif isinstance(kernel, ProductKernel):
@@ -323,7 +325,7 @@ class _Checker:
         if p.c.type.dtype != dtype:
             self.fail(f"gives a value {p.c.type} for one of {dtype}")
         memory, at = self.reach(p.c, 0, dtype.itemsize, c)
-        if at is not None and np.unique(at).size != p.c.type.size:
+        if at is not None and np.unique(at).size != hint(p.c.type.size):
             self.fail("stores some elements twice, and others not at all")
         stored = [x.atom for x in p.epilogue.bindings if x.store] if p.epilogue else []
         shared = p.c in self.within and self.within[p.c].atom in stored
@@ -338,7 +340,7 @@ class _Checker:
 
     def _copy(self, copy: Copy, fills: bool) -> None:
         if copy.source is not None:
-            if copy.source.type.nbytes != copy.target.type.nbytes:
+            if hint(copy.source.type.nbytes) != hint(copy.target.type.nbytes):
                 self.fail(f"copies {copy.source.type} to {copy.target.type}")
             self.read(copy.source)
         memory, at = self.bytes_of(copy.target)
@@ -350,7 +352,7 @@ class _Checker:
     def _sort(self, sort: Sort) -> None:
         if sort.keys.type.dtype.kind != "u":
             self.fail(f"orders {sort.keys.type}, which are no unsigned integers")
-        if sort.rows * sort.length != sort.keys.type.size:
+        if hint(sort.rows * sort.length) != hint(sort.keys.type.size):
             self.fail(f"orders {sort.keys.type} as {sort.rows} rows of {sort.length}")
         self.read(sort.keys)
         self.store(sort.out)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from treadle.backends.cpu.conv.arguments import ConvWord
@@ -344,17 +344,15 @@ def _columns(x: Axis) -> tuple[int, int]:
 
 def is_in_place(spec: ConvSpec) -> bool:
     """Whether no position that the filter visits needs a zero. The kernel has other
-    arguments then: for sizes that are not fixed it is a question like one of a user."""
-    return (
-        not spec.fused_input
-        and (spec.input.column == 1 or one(spec.channels))
-        and all(
-            axis.in_dilation == 1
-            and axis.padded - axis.padding <= axis.size
-            and axis.padding <= 0
-            for axis in (spec.z, spec.y, spec.x)
-        )
-    )
+    arguments then: for sizes that are not fixed it is a question like one of a user,
+    which is not asked if an end that is known reaches beyond its image."""
+    axes = spec.z, spec.y, spec.x
+    if spec.fused_input or any(axis.in_dilation != 1 for axis in axes):
+        return False
+    if spec.input.column != 1 and not one(spec.channels):
+        return False
+    beyond = [(a.padding, a.padded - a.padding - a.size) for a in axes]
+    return all(n <= 0 for n in sorted(chain(*beyond), key=is_dim))
 
 
 def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
