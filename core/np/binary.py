@@ -264,7 +264,13 @@ def _floored_float(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     x, y = pair(name, x, y)
-    if typeof(x).dtype == dtypes.bool_:
+    dtype = typeof(x).dtype
+    if dtypes.is_complex(dtype):
+        raise TypeError(
+            f"{name} rounds quotients, but complex numbers are not ordered: got "
+            f"{typeof(x)}; take their `.real` and `.imag`{at(user_source())}"
+        )
+    if dtype == dtypes.bool_:
         return cast(x, dtypes.int32), cast(y, dtypes.int32)
     return x, y
 
