@@ -89,6 +89,18 @@ def test_aliases() -> None:
         assert getattr(tnp, name) == wanted
 
 
+@pytest.mark.parametrize("shapes", [((), (3,)), ((2,), (2, 2))], ids=str)
+def test_outer_products_of_vectors_alone(shapes: Any) -> None:
+    found = td.jit(tnp.linalg.outer)(X[0], X[:, 0])
+    np.testing.assert_array_equal(found, np.linalg.outer(X[0], X[:, 0]))
+    args = [np.ones(shape, np.float32) for shape in shapes]
+    with pytest.raises(ValueError):
+        np.linalg.outer(*args)
+    for f in (tnp.linalg.outer, td.jit(tnp.linalg.outer)):
+        with pytest.raises(ValueError, match=r"linalg\.outer takes vectors, got f32"):
+            f(*args)
+
+
 PLACES = [None, ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NHWC")]
 
 
