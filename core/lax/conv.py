@@ -65,8 +65,7 @@ def conv_general_dilated(
         and there are enough of them. That loses up to twice the digits of such a sum,
         and an infinity or NaN in an image makes NaNs of results up to three pixels (of
         those that its taps meet, if they are apart) further on.
-      preferred_element_type: the dtype of the result, in which products are summed if
-        it has more digits than the operands' dtype.
+      preferred_element_type: of the result, and of sums if it has the most digits.
 
     Raises:
       ValueError: for shapes or options that don't fit each other.

@@ -163,8 +163,16 @@ def _running(op: Op, name: str, doc: str) -> Callable[..., Array]:
 
 cumsum = _running(cumulative.cumsum, "cumsum", "Running sums")
 cumprod = _running(cumulative.cumprod, "cumprod", "Running products")
-cummax = _running(cumulative.cummax, "cummax", "The largest elements so far")
-cummin = _running(cumulative.cummin, "cummin", "The smallest elements so far")
+cummax = _running(
+    cumulative.cummax,
+    "cummax",
+    "The largest elements so far (of equal ones the first gets the derivative)",
+)
+cummin = _running(
+    cumulative.cummin,
+    "cummin",
+    "The smallest elements so far (of equal ones the first gets the derivative)",
+)
 cumlogsumexp = _running(
     cumulative.cumlogsumexp,
     "cumlogsumexp",

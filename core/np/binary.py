@@ -16,9 +16,9 @@ from treadle.np.operands import (
     PYTHON_SCALARS,
     ArrayLike,
     as_array,
-    as_inexact,
     broadcast,
     cast,
+    inexact_pair,
     operand,
     pair,
     promoted,
@@ -147,19 +147,9 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_right_shift = right_shift
 
 
-def _inexact_pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """The operands of a function whose result is inexact: integers become float32."""
-    # Python's own beyond the reach of the other's dtype, too.
-    x, y = (float(v) if type(v) is int else v for v in (x, y))
-    x, y = pair(name, x, y)
-    if not dtypes.is_differentiable(typeof(x).dtype):
-        x, y = as_inexact(name, x), as_inexact(name, y)
-    return x, y
-
-
 def divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x / y``; of integers, as float32."""
-    return arithmetic.div(*_inexact_pair("divide", x, y))
+    return arithmetic.div(*inexact_pair("divide", x, y))
 
 
 true_divide = divide
@@ -167,7 +157,7 @@ true_divide = divide
 
 def arctan2(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The angle of the point (y, x), in its right quadrant."""
-    return binary.atan2(*_inexact_pair("arctan2", x, y))
+    return binary.atan2(*inexact_pair("arctan2", x, y))
 
 
 atan2 = arctan2
@@ -175,12 +165,12 @@ atan2 = arctan2
 
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The next number after x in the direction of y."""
-    return binary.nextafter(*_inexact_pair("nextafter", x, y))
+    return binary.nextafter(*inexact_pair("nextafter", x, y))
 
 
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y`` as floats."""
-    return binary.pow_(*_inexact_pair("float_power", x, y))
+    return binary.pow_(*inexact_pair("float_power", x, y))
 
 
 def _truths(name: str, x: Any, y: Any) -> Any:
@@ -263,7 +253,10 @@ def _floored_float(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     x, y = pair(name, x, y)
-    if typeof(x).dtype == dtypes.bool_:
+    dtype = typeof(x).dtype
+    if dtypes.is_complex(dtype):
+        raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
+    if dtype == dtypes.bool_:
         return cast(x, dtypes.int32), cast(y, dtypes.int32)
     return x, y
 
@@ -402,7 +395,7 @@ def clip(
 def _wide_pair(name: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     """The operands as they are computed with (halves as float32, or they would be
     rounded many times), and the dtype of the result."""
-    x, y = _inexact_pair(name, x, y)
+    x, y = inexact_pair(name, x, y)
     dtype = typeof(x).dtype
     if dtype.itemsize == 2:
         x, y = cast(x, dtypes.float32), cast(y, dtypes.float32)
@@ -470,7 +463,7 @@ def _reals(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     Raises:
       TypeError: for complex numbers.
     """
-    x, y = _inexact_pair(name, x, y)
+    x, y = inexact_pair(name, x, y)
     if dtypes.is_complex(typeof(x).dtype):
         raise TypeError(
             f"{name} is defined for real numbers, got {typeof(x)}{at(user_source())}"

@@ -256,6 +256,16 @@ def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def inexact_pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The operands of a function whose result is inexact: integers become float32."""
+    # Python's own beyond the reach of the other's dtype, too.
+    x, y = (float(v) if type(v) is int else v for v in (x, y))
+    x, y = pair(name, x, y)
+    if not dtypes.is_differentiable(typeof(x).dtype):
+        x, y = as_inexact(name, x), as_inexact(name, y)
+    return x, y
+
+
 _REAL = (float, int)
 
 

@@ -96,6 +96,11 @@ class _How(NamedTuple):
             raise TypeError(
                 f"{self.name}: segment_ids are integers, got {ids.type}{where}"
             )
+        if self.of_bools == dtypes.uint8 and dtypes.is_complex(data.dtype):
+            raise TypeError(
+                f"{self.name}: complex numbers are not ordered, got data {data.type}; "
+                f"reduce their `.real`, `.imag` or `abs`{where}"
+            )
         if ids.ndim != 1 or data.ndim < 1 or data.shape[0] != ids.shape[0]:
             raise ValueError(
                 f"{self.name}: segment_ids must be a vector with a number for each row "

@@ -1,4 +1,4 @@
-"""Rotations for long contexts, against transformers' frequencies."""
+"""Rotations for long contexts and slopes, against transformers'."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from treadle import nn
+
+
+@pytest.mark.parametrize("heads", [1, 4, 6, 8, 12])
+def test_alibi_slopes(heads: int) -> None:
+    """Bloom's bias is the slope at the second place."""
+    wanted = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
+    np.testing.assert_allclose(nn.alibi_slopes(heads), wanted.numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.5, 16.0])
+def test_linear(factor: float) -> None:
+    parameters = {"rope_type": "linear", "rope_theta": 500.0, "factor": factor}
+    config = LlamaConfig(
+        hidden_size=64, num_attention_heads=2, rope_parameters=parameters
+    )
+    expected, _ = ROPE_INIT_FUNCTIONS["linear"](config, "cpu")
+    layer = nn.RotaryEmbedding(32, base=500.0, scaling=nn.LinearScaling(factor))
+    np.testing.assert_allclose(layer.frequencies(), expected.numpy(), 1e-6)
 
 
 @pytest.mark.parametrize("size", [4, 16, 64])

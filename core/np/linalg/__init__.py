@@ -2,7 +2,6 @@
 
 from treadle.np.contract import cross as cross
 from treadle.np.contract import matmul as matmul
-from treadle.np.contract import outer as outer
 from treadle.np.contract import tensordot as tensordot
 from treadle.np.contract import vecdot as vecdot
 from treadle.np.linalg.constants import dft as dft
@@ -56,6 +55,7 @@ from treadle.np.linalg.polar import qr_multiply as qr_multiply
 from treadle.np.linalg.products import diagonal as diagonal
 from treadle.np.linalg.products import matrix_power as matrix_power
 from treadle.np.linalg.products import multi_dot as multi_dot
+from treadle.np.linalg.products import outer as outer
 from treadle.np.linalg.products import trace as trace
 from treadle.np.linalg.schur import HessenbergResult as HessenbergResult
 from treadle.np.linalg.schur import SchurResult as SchurResult

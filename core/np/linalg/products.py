@@ -11,6 +11,7 @@ from typing import Any
 from treadle.dims import hint
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
+from treadle.np import contract
 from treadle.np import matrices as np_matrices
 from treadle.np.contract import matmul
 from treadle.np.linalg.operands import check_matrices, identity_of
@@ -30,6 +31,26 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes."""
     return sum_of(diagonal(x, offset=offset), -1, dtype)
+
+
+def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """All products of an element of x and one of y: ``(m), (n) -> (m, n)``.
+
+    Raises:
+      ValueError: if one is no vector; `treadle.numpy.outer` flattens it.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.linalg.outer(tnp.array([1, 2]), tnp.array([3, 4, 5]))
+    Array([[ 3,  4,  5],
+           [ 6,  8, 10]], dtype=int32)
+    """
+    types = [typeof(v) for v in promoted("outer", x, y)]
+    if any(t.ndim != 1 for t in types):
+        raise ValueError(
+            f"linalg.outer takes vectors, got {types[0]} and {types[1]}; "
+            f"`treadle.numpy.outer` flattens them{at(user_source())}"
+        )
+    return contract.outer(x, y)
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:

@@ -205,33 +205,34 @@ def _reduce(
 
 
 F0 = np.float32
+BITS = ("reduce_and", "reduce_or", "reduce_xor")
 REDUCTIONS = [
     *[
         Case(
-            f"reduce_{k}",
-            lambda lax, x, k=k: getattr(lax, f"reduce_{k}")(x, (0, 2)),
+            name,
+            lambda lax, x, name=name: getattr(lax, name)(x, (0, 2)),
             (positive(3, 2, 4),),
             close=60,
         )
-        for k in ("sum", "prod", "max", "min")
+        for name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
     ],
     *[
         Case(
-            f"reduce_{k}",
-            lambda lax, x, k=k: getattr(lax, f"reduce_{k}")(x, (1,)),
+            name,
+            lambda lax, x, name=name: getattr(lax, name)(x, (1,)),
             (ints(3, 7),),
             smooth=False,
         )
-        for k in ("and", "or", "xor")
+        for name in BITS
     ],
     *[
         Case(
-            f"reduce_{k}-bool",
-            lambda lax, x, k=k: getattr(lax, f"reduce_{k}")(x, (1,)),
+            f"{name}-bool",
+            lambda lax, x, name=name: getattr(lax, name)(x, (1,)),
             (bools(3, 7),),
             smooth=False,
         )
-        for k in ("and", "or", "xor")
+        for name in BITS
     ],
     _reduce("add", X, F0(0), lambda lax: lax.add, (0, 2)),
     _reduce("max", X, F0(-np.inf), lambda lax: lax.max, (1,)),

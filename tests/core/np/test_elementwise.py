@@ -224,3 +224,15 @@ def test_integers_beyond_a_dtype_where_results_are_floats(name: str) -> None:
 def test_complex_numbers_are_not_rounded(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name} is not defined for complex numbers"):
         getattr(tnp, name)(1j)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "mod", "divmod", "fmod"])
+@pytest.mark.parametrize("other", [2, 1.5j, X])
+def test_complex_quotients_are_not_rounded(name: str, other: Any) -> None:
+    z = X.astype(np.complex64)
+    with pytest.raises(TypeError):
+        getattr(np, name)(z, other)
+    for f in (getattr(tnp, name), td.jit(getattr(tnp, name))):
+        with pytest.raises(TypeError, match=r"complex numbers are not ordered") as e:
+            f(z, other)
+        assert f"\n  at {__file__}" in str(e.value)

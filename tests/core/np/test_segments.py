@@ -140,6 +140,9 @@ def test_errors_say_what_to_do() -> None:
         td.segment_sum(DATA, IDS, 3, mode="sideways")
     with pytest.raises(ValueError, match="bucket_size=0"):
         td.segment_sum(DATA, IDS, 3, bucket_size=0)
+    for name in ("segment_max", "segment_min"):
+        with pytest.raises(TypeError, match=rf"{name}: complex.*got data c64.*`abs`"):
+            getattr(td, name)(DATA * np.complex64(1j), IDS, 3)
 
 
 def test_ids_are_counted_on_from_the_other_end() -> None:
