@@ -47,8 +47,7 @@ class _Custom(Generic[P, R]):
         nondiff_argnames: Sequence[str],
     ):
         self.function = function
-        named = (nondiff_argnames,) * isinstance(nondiff_argnames, str)
-        numbers, _ = positions(function, named or nondiff_argnames, "nondiff_argnames")
+        numbers, _ = positions(function, nondiff_argnames, "nondiff_argnames")
         self.nondiff = (*nondiff_argnums, *sorted(numbers - {*nondiff_argnums}))
         self._signature = signature_of(function)
         update_wrapper(self, function, updated=())

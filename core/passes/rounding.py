@@ -54,6 +54,14 @@ class _Readers:
         (out,) = eq.outputs
         return [] if out in self.returned else self.known.get(out, [])
 
+    def _is_apart(self, eq: Equation) -> bool:
+        """Whether what comes before an equation and after it is in several kernels, or
+        would be for other sizes: a contraction of few terms, which are added one by one
+        rather than by a reduction, is one for any kernel."""
+        if eq.op is not multiply_add or eq.params["minus"]:
+            return not _fuses(eq)
+        return not any(isinstance(r.op.lowering, Reduction) for r in self.of(eq))
+
     def _vanishes(self, number: int) -> bool:
         reduced, behind = _lengths(self.equations[number])
         return (_all_open(reduced) and is_one(*reduced)) or (
@@ -66,7 +74,7 @@ class _Places(_Readers):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        others = (not (_fuses(eq) or _may_vanish(eq)) for eq in graph.equations)
+        others = [self._is_apart(eq) and not _may_vanish(eq) for eq in graph.equations]
         self.others_before = list(accumulate(others, initial=0))
         self.vanishing = [n for n, eq in enumerate(graph.equations) if _may_vanish(eq)]
 
@@ -107,7 +115,7 @@ class _Waits(_Readers):
         some = max([self.sometimes.get(a, -1) for a in eq.inputs], default=-1)
         if _may_vanish(eq):
             some = number
-        elif not _fuses(eq):
+        elif self._is_apart(eq):
             apart = number
         for v in eq.outputs:
             self.maker[v], self.apart[v], self.sometimes[v] = number, apart, some

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.dims import hint
+from treadle.dims import hint, is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import ProductKernel
@@ -189,7 +189,7 @@ def _swapped(
     be. One loop of columns is best; of several, the others are batches, which is better
     only than to copy an operand. What has one column is a row: vectors lie along it."""
     ways = [(False, sides.y_free), (True, sides.x_free)]
-    if not sides.y_free and _count(sides.x_free) >= _ROW:
+    if not sides.y_free and not _are_few(sides.x_free):
         ways.reverse()
     for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
         for swapped, loops in ways:
@@ -218,8 +218,10 @@ def _ends_in_columns(
     return math.prod([hint(sizes[d]) for d in last]) >= _COLUMNS
 
 
-def _count(loops: list[_Loop]) -> int:
-    return math.prod([hint(loop.size) for loop in loops])
+def _are_few(loops: list[_Loop]) -> bool:
+    """Whether loops have few elements together; an open size may be large."""
+    sizes = [loop.size for loop in loops]
+    return not any(map(is_dim, sizes)) and math.prod(sizes) < _ROW
 
 
 def _innermost(loops: list[_Loop]) -> _Loop:

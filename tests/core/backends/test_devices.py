@@ -252,6 +252,3 @@ def test_a_device_that_measures_nothing_says_so() -> None:
         assert "device reference" in str(found.value)
         assert 'td.default_device("cpu")' in str(found.value)
     assert profiled(X).kernels
-
-
-X = np.arange(3, dtype=np.float32)
