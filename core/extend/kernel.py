@@ -84,9 +84,9 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
         for x in found if isinstance(found, tuple | list) else (found,):
             if not _is_number(x):
                 raise TypeError(
-                    f"{name_of(function)} is a kernel, a function of numbers, and gives "
-                    f"{x!r:.60}{at(user_source())}\nReturn a number; functions of "
-                    "arrays need no `td.kernel`."
+                    f"{name_of(function)} is a kernel, a function of numbers, and "
+                    f"gives {x!r:.60}{at(user_source())}\nReturn a number; functions "
+                    "of arrays need no `td.kernel`."
                 )
         return found
 

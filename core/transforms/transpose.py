@@ -58,7 +58,8 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
             # An op of a user's, whose names have dots.
             rule = "\nIf it is, give it `transpose=`." if "." in eq.op.name else ""
             raise TypeError(
-                f"`{eq.op.name}` can't be transposed: it is not linear{at(source)}{rule}"
+                f"`{eq.op.name}` can't be transposed: it is not linear"
+                f"{at(source)}{rule}"
             )
         with at_source(in_backward(source)):
             results = eq.op.transpose(
