@@ -109,10 +109,11 @@ def is_differentiable(dtype: np.dtype) -> bool:
 
 
 def of_scalar(value: bool | int | float | complex) -> np.dtype:
-    """The default dtype of a Python scalar; integers beyond int32 are int64."""
+    """The default dtype of a Python scalar; integers beyond int32 are int64, or
+    uint64 if that is not enough (what neither holds is an error where it is used)."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not -(2**31) <= value < 2**31:
-            return int64 if -(2**63) <= value < 2**63 else uint64
+            return int64 if value < 2**63 else uint64
         return int32
     return _PYTHON[type(value)]
 
@@ -128,10 +129,12 @@ def number(dtype: np.dtype, value: Any) -> Any:
         return dtype.type(value)
     except OverflowError:
         reach = np.iinfo(dtype)
+        remedy = "Convert the array to a wider dtype first: `x.astype(...)`."
+        if not -(2**63) <= value < 2**64:
+            remedy = "No dtype of integers reaches as far; use a float: `float(...)`."
         raise OverflowError(
             f"{value} is out of range for {dtype}, which holds {reach.min} to "
-            f"{reach.max}{at(user_source())}\n"
-            "Convert the array to a wider dtype first: `x.astype(...)`."
+            f"{reach.max}{at(user_source())}\n{remedy}"
         ) from None
     except TypeError:
         raise TypeError(
@@ -189,7 +192,12 @@ def promote(*types: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
     dtype, weak = types[0]
     for other, other_weak in types[1:]:
         if weak == other_weak:
-            dtype = _promote_strong(dtype, other)
+            # Python's integers stay integers, however large one of them is.
+            large = weak and uint64 in (dtype, other)
+            if large and _KIND[dtype] == _KIND[other]:
+                dtype = uint64
+            else:
+                dtype = _promote_strong(dtype, other)
             continue
         strong, flexible = (other, dtype) if weak else (dtype, other)
         if _KIND[flexible] <= _KIND[strong]:

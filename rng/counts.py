@@ -161,7 +161,12 @@ def multinomial(
     Args:
       n: the number of trials, of a shape that broadcasts to `shape`.
       p: the probabilities, along the last axis.
-      shape: that of the other axes of the result; those of n and p by default.
+      shape: that of the other axes of the result, as for `dirichlet`; those of n and p
+        by default.
+
+    >>> from treadle import rng
+    >>> rng.multinomial(rng.key(0), 10, [0.2, 0.3, 0.5], shape=(4, 2)).shape
+    (4, 2, 3)
     """
     check_key("multinomial", key)
     p = tnp.asarray(p)

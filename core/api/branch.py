@@ -69,7 +69,9 @@ def cond(
 
 
 @boundary
-def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
+def switch(
+    index: ArrayLike, branches: Sequence[Callable[[*Ts], R]], *operands: *Ts
+) -> R:
     """``branches[index](*operands)`` for a traced index, clamped into range.
 
     >>> import treadle as td

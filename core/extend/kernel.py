@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import Any
+
+import numpy as np
 
 from treadle import dtypes
 from treadle.api.args import check_function, name_of
@@ -16,8 +18,9 @@ from treadle.errors import at, user_source
 from treadle.np.mapping import vectorize
 from treadle.np.operands import PYTHON_SCALARS, broadcast, cast, operand
 from treadle.np.shapes import broadcast_to
+from treadle.run.array import Array
 from treadle.trace.foreign import ScalarCode, named
-from treadle.trace.value import typeof
+from treadle.trace.value import NUMBERS, Value, typeof
 
 Partial = Callable[..., Any]
 
@@ -27,7 +30,7 @@ def kernel(
     function: Callable[..., Any] | str | Any,
     *,
     partials: Sequence[Partial | None] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., Array]:
     """Makes an elementwise operation of a function of numbers.
 
     The operation takes arrays, which are broadcast. It is part of fused kernels, runs
@@ -66,10 +69,33 @@ def kernel(
         apply = _of_code(_of_c_function(function), name_of(function))
     else:
         check_function("kernel", function)
-        apply = update_wrapper(vectorize(function), function)
+        apply = update_wrapper(vectorize(_of_numbers(function)), function)
     if partials is None:
         return apply
     return _with_partials(apply, tuple(partials))
+
+
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which must give a number, or several."""
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        for x in found if isinstance(found, tuple | list) else (found,):
+            if not _is_number(x):
+                raise TypeError(
+                    f"{name_of(function)} is a kernel, a function of numbers, and "
+                    f"gives {x!r:.60}{at(user_source())}\nReturn a number; functions "
+                    "of arrays need no `td.kernel`."
+                )
+        return found
+
+    return checked
+
+
+def _is_number(x: Any) -> bool:
+    known = isinstance(x, (Value, np.ndarray, np.generic, *NUMBERS))
+    return known and not typeof(x).shape
 
 
 def _parsed(text: str) -> ScalarCode:
@@ -158,7 +184,7 @@ def _with_partials(
 
     @function.defjvp
     def _(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-        out = apply(*primals)
+        out = function(*primals)  # not `apply`, which has no second derivative
         if len(partials) != len(primals):
             raise TypeError(
                 f"{name_of(apply)} has {len(primals)} arguments, and {len(partials)} "

@@ -195,9 +195,12 @@ class _Adapted:
         found = self.several(self._types(*types, **params), "the rule of types")
         for t in found:
             if not isinstance(t, ArrayType):
+                hint = ""
+                if isinstance(t, tuple | list) and not self.multiple:
+                    hint = "\nOf several results: `multiple=True`."
                 raise TypeError(
                     f"{self.name}: the rule of types must give `td.ShapeDtype(shape, "
-                    f"dtype)`, got {t!r:.60}{at(current_source())}"
+                    f"dtype)`, got {t!r:.60}{at(current_source())}{hint}"
                 )
         return self.one([t.strong() for t in found])
 

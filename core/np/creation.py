@@ -164,6 +164,8 @@ def _known(object: Any, dtype: np.dtype) -> np.ndarray:
     try:
         return np.array(object, dtype)
     except (OverflowError, ValueError) as error:
+        if type(object) is int and not -(2**63) <= object < 2**64:
+            dtypes.number(dtype, object)
         raise type(error)(f"array: {error}{at(user_source())}") from None
 
 

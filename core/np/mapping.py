@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, TypeVar
 
 from treadle.api.boundary import boundary
 from treadle.api.vmap import vmap
@@ -25,6 +25,8 @@ from treadle.np.operands import (
 from treadle.np.shapes import expand_dims, reshape
 from treadle.run.array import Array
 from treadle.trace.value import typeof
+
+R = TypeVar("R")
 
 _LABELS = r"\(\s*(?:\w+(?:\s*,\s*\w+)*)?\s*\)"
 _SIGNATURE = re.compile(rf"\s*{_LABELS}(\s*,\s*{_LABELS})*\s*")
@@ -173,8 +175,12 @@ def _over(
 
 @boundary
 def apply_along_axis(
-    function: Callable[..., Any], axis: int, x: ArrayLike, *args: Any, **kwargs: Any
-) -> Any:
+    function: Callable[Concatenate[Array, ...], R],
+    axis: int,
+    x: ArrayLike,
+    *args: Any,
+    **kwargs: Any,
+) -> R:
     """A function of a vector, applied to each vector along an axis. The axes of its
     result come where the axis was.
 

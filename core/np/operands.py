@@ -79,6 +79,8 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
         if weak:
             x = _WEAK_OF[dtype.kind](x)
             if dtypes.of_scalar(x) == dtype:
+                if type(x) is int:
+                    dtypes.number(dtype, x)  # raises, if it is beyond all integers
                 return x
         return dtypes.number(dtype, x)
     if is_symbolic(x):

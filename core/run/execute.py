@@ -47,6 +47,14 @@ Result = tuple[ArrayType, int, Any]
 """Type, bytes, and what allocates them."""
 
 
+def _data(leaf: Any, dtype: np.dtype) -> np.ndarray:
+    try:
+        return np.asarray(leaf, dtype, order="C")
+    except OverflowError:
+        dtypes.number(dtype, leaf)
+        raise
+
+
 def result(t: ArrayType, target: Target) -> Result:
     """What a result needs."""
     return t.strong(), t.nbytes, target.size_class(max(t.nbytes, 1))
@@ -110,7 +118,7 @@ class Executable:
             elif type(a) is Placed:
                 return self._where_placed(args)
             else:
-                data = np.asarray(a, dtype, order="C")
+                data = _data(a, dtype)
                 held.append(data)
                 addresses.append(address_of(data))
         arena = self._block.allocate(self._block.size)
@@ -245,6 +253,6 @@ def as_array(leaf: Any) -> Array | None:
         if kind is not np.ndarray and not numeric:
             return None
         t = typeof(leaf)
-        leaf = Array(np.asarray(leaf, t.dtype, order="C"), t)
+        leaf = Array(_data(leaf, t.dtype), t)
     leaf.address()
     return leaf

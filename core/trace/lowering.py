@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.errors import at, user_source
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
 from treadle.trace.routine import FUNCTION, Attention, RoutineCall, Script, Transform
@@ -76,6 +77,11 @@ class _Writer:
         given = tuple(
             a if isinstance(a, Element) else self._number(a, dtype) for a in args
         )
+        if name not in SCALARS:
+            raise ValueError(
+                f"there is no scalar instruction {name!r}{at(user_source())}\n"
+                f"Those there are: {', '.join(sorted(SCALARS))}."
+            )
         result = SCALARS[name].result
         if result == "given":
             dtype = params["dtype"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.errors import at
 from treadle.ir.graph import Atom, Graph, Lit, Var
 from treadle.ir.walk import surroundings
 from treadle.ops.arithmetic import add
@@ -52,9 +53,14 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
             else values[a]
             for a in eq.inputs
         ]
-        if eq.op.transpose is None:
-            raise TypeError(f"`{eq.op.name}` can't be transposed: it is not linear")
         source = eq.source if around is None else within(eq.source, around)
+        if eq.op.transpose is None:
+            # An op of a user's, whose names have dots.
+            rule = "\nIf it is, give it `transpose=`." if "." in eq.op.name else ""
+            raise TypeError(
+                f"`{eq.op.name}` can't be transposed: it is not linear"
+                f"{at(source)}{rule}"
+            )
         with at_source(in_backward(source)):
             results = eq.op.transpose(
                 full if eq.op.multiple else full[0], *inputs, **eq.params

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from treadle.scipy.flat import Flat
 from treadle.scipy.optimize.quasi_newton import BFGS, Limits, Memory, descend, lbfgs
 from treadle.scipy.sparse.linalg import cg
 from treadle.trace.stage import known_value
+
+T = TypeVar("T")
 
 _MESSAGES = (
     "The gradient is as small as it should be.",
@@ -34,8 +36,8 @@ class OptimizeResults(NamedTuple):
 
     x: like `x0`. fun: the function's value there. jac: its gradient.
     success: whether the gradient is small enough; status: 0, or why not (`message`).
-    nit: how many steps were made; nfev: how often the function and its gradient were
-      computed.
+    nit: how many steps were made; nfev, njev: how often the function and its gradient
+      were computed.
     hess_inv: for BFGS, about the inverse of the Hessian at x, for the numbers of x in
       one vector; else None.
     """
@@ -50,6 +52,11 @@ class OptimizeResults(NamedTuple):
     hess_inv: Any
 
     @property
+    def njev(self) -> Any:
+        """How often the gradient was computed: with each value of the function."""
+        return self.nfev
+
+    @property
     def message(self) -> str:
         """The status in words; of a traced one, all that it may mean."""
         status = known_value(self.status)
@@ -60,8 +67,8 @@ class OptimizeResults(NamedTuple):
 
 @boundary
 def minimize(
-    fun: Callable[..., Any],
-    x0: Any,
+    fun: Callable[Concatenate[T, ...], Any],
+    x0: T,
     args: Sequence[Any] = (),
     *,
     method: str = "BFGS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import treadle.numpy as tnp
 from treadle.api.jacobian import stop_gradient
@@ -16,6 +16,25 @@ from treadle.scipy.operands import floats, numbers
 Axis = int | Sequence[int] | None
 
 
+@overload
+def logsumexp(
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: ArrayLike | None = None,
+) -> Array: ...
+@overload
+def logsumexp(
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    return_sign: bool,
+    where: ArrayLike | None = None,
+) -> Any: ...
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,

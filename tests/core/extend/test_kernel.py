@@ -235,6 +235,8 @@ WRONG: list[tuple[Any, str]] = [
         "argtypes",
     ),
     (lambda: td.kernel(3), "kernel"),
+    (lambda: td.kernel(lambda x: None)(1.0), "gives None[\\s\\S]*Return a number"),
+    (lambda: td.jit(td.kernel(lambda x: x * X))(1.0), "a function of numbers"),
     (
         lambda: td.grad(td.kernel(lambda x, y: x * y, partials=[None]))(1.0, 2.0),
         "2 arguments, and 1",
@@ -247,3 +249,29 @@ def test_what_is_wrong_says_so_at_the_users_line(call: Any, message: str) -> Non
     with pytest.raises((TypeError, ValueError), match=message) as caught:
         call()
     assert f"\n  at {__file__}" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_partials_have_derivatives_of_any_order(kind: str) -> None:
+    """What is given is a rule for each time that the kernel is differentiated."""
+    x, y = X[0] + 5, X[0]
+    text = (
+        "define float @f(float %x, float %y) {\n"
+        "  %r = fmul float %x, %y\n"
+        "  ret float %r\n}"
+    )
+    kernel = td.kernel(
+        text if kind == "native" else lambda x, y: x * y,
+        partials=[lambda g, out, x, y: g * out / x, lambda g, out, x, y: g * x],
+    )
+
+    def ours(x: Any) -> Any:
+        return (kernel(x, y) * kernel(x, x)).sum()
+
+    def theirs(x: Any) -> Any:
+        return (x * y * x * x).sum()
+
+    np.testing.assert_allclose(td.hessian(ours)(x), jax.hessian(theirs)(x), atol=1e-3)
+    found = td.jit(td.grad(lambda x: td.grad(ours)(x).sum()))(x)
+    wanted = jax.grad(lambda x: jax.grad(theirs)(x).sum())(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

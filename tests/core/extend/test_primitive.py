@@ -210,6 +210,26 @@ WRONG: list[tuple[Any, str]] = [
         )(1.0),
         r"`jvp` gives a tangent f32\[1\], and the result is f32\[\]",
     ),
+    (
+        lambda: td.extend.primitive("test.f", np.sin, types=lambda x: (x, x))(X),
+        "got .*[\\s\\S]*multiple=True",
+    ),
+    (
+        lambda: td.grad(
+            f := td.extend.primitive(
+                "test.f", np.sin, **SHAPE, jvp=lambda xs, ts: (f(*xs), f(*ts))
+            )
+        )(1.0),
+        "can't be transposed[\\s\\S]*`transpose=`",
+    ),
+    (
+        lambda: td.jit(
+            td.extend.elementwise(
+                "test.f", np.sin, expression=lambda w, x: w("sine", x)
+            )
+        )(X),
+        "no scalar instruction 'sine'[\\s\\S]*cos",
+    ),
     (lambda: outer()(X, X), "vectors expected"),
     (lambda: outer()([1, 2], X[0]), "takes arrays, got a list"),
     (lambda: td.extend.primitive("test.f", np.sin, **SHAPE)(X, n=[1]), "hashed"),

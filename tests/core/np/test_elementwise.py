@@ -210,6 +210,27 @@ def test_numbers_that_a_dtype_cannot_hold(message: str) -> None:
         assert f"at {__file__}:" in str(caught.value)
 
 
+LARGEST = {
+    "eager": lambda v: tnp.asarray(v) + 0,
+    "argument": td.jit(lambda v: v + 0),
+    "within": lambda v: td.jit(lambda x: x + v)(0),
+    "leaf": lambda v: td.jit(lambda d: d["v"] * 1)({"v": v}),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_integers(name: str) -> None:
+    """Python's integers stay integers, or say that they can't."""
+    for value in (2**31, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)):
+        found = LARGEST[name](value)
+        assert found.dtype.kind in "iu" and int(found) == value
+    for value in (2**64, 10**30, -(2**63) - 1):
+        with pytest.raises(OverflowError, match=f"{value} is out.*[\\s\\S]*float\\("):
+            LARGEST[name](value)
+    far = td.jit(lambda x: (x < 10**30, x > -(10**30), x.astype(float) + 10**30))
+    assert [*map(float, far(1))] == [1, 1, np.float32(1e30)]
+
+
 @pytest.mark.parametrize("name", ["divide", "arctan2", "float_power", "isclose"])
 def test_integers_beyond_a_dtype_where_results_are_floats(name: str) -> None:
     for f in (getattr(tnp, name), td.jit(lambda x, y: getattr(tnp, name)(x, -2))):
