@@ -213,7 +213,6 @@ _SYNONYMS = {
 }
 _ELSEWHERE = {
     ("treadle.nn", "select"): "treadle.tree.select",
-    ("treadle.scipy", "linalg"): "treadle.numpy.linalg",
 }
 """What has another meaning where the name is known."""
 _METHODS = {

@@ -48,7 +48,6 @@ MISSING = [
     (td.tree, "tree_map", "treadle.tree.map"),
     (td.scipy.special, "erf_inv", "treadle.lax.erf_inv"),
     (tnp, "special", "treadle.scipy.special"),
-    (td.scipy, "linalg", "treadle.numpy.linalg"),
     (td.scipy, "erf", "treadle.lax.erf"),
     (td.image, "avg_pool", "treadle.nn.avg_pool"),
     (td.scipy.special, "lgamma", "treadle.scipy.special.gammaln"),
