@@ -253,11 +253,16 @@ def _floored_float(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     x, y = pair(name, x, y)
-    dtype = typeof(x).dtype
-    if dtypes.is_complex(dtype):
-        raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
-    if dtype == dtypes.bool_:
+    if typeof(x).dtype == dtypes.bool_:
         return cast(x, dtypes.int32), cast(y, dtypes.int32)
+    return x, y
+
+
+def _divided(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Of which the quotient is rounded: numbers that have an order."""
+    x, y = _numbers(name, x, y)
+    if dtypes.is_complex(typeof(x).dtype):
+        raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
     return x, y
 
 
@@ -267,12 +272,12 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     Of infinities it is ``floor(x / y)``, as the array API standard prefers:
     ``inf // 1`` is inf and ``-1 // inf`` is -0.0, where NumPy has nan and -1.
     """
-    return _floored(*_numbers("floor_divide", x, y))[0]
+    return _floored(*_divided("floor_divide", x, y))[0]
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x % y``, with the sign of y, also if it is zero; of integers by 0 it is 0."""
-    x, y = _numbers("remainder", x, y)
+    x, y = _divided("remainder", x, y)
     return _by_zero(_floored(x, y)[1], y)
 
 
@@ -281,14 +286,14 @@ mod = remainder
 
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """``(x // y, x % y)``."""
-    x, y = _numbers("divmod", x, y)
+    x, y = _divided("divmod", x, y)
     quotient, rest = _floored(x, y)
     return quotient, _by_zero(rest, y)
 
 
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The remainder with the sign of x; of integers by 0 it is 0."""
-    x, y = _numbers("fmod", x, y)
+    x, y = _divided("fmod", x, y)
     return _by_zero(binary.rem(x, y), y)
 
 
