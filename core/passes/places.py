@@ -14,10 +14,15 @@ from typing import Any
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.gather import Places, gather
 from treadle.ops.movement import broadcast_in_dim, transpose
-from treadle.trace.lowering import Scatter
-from treadle.trace.op import registry
+from treadle.ops.scatter import (
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_set,
+)
 
-SCATTERS = tuple(op for op in registry.values() if isinstance(op.lowering, Scatter))
+SCATTERS = scatter_add, scatter_max, scatter_min, scatter_mul, scatter_set
 
 
 def read_in_place(s: Any, eq: Equation, inputs: list[Atom]) -> Atom | None:

@@ -92,3 +92,23 @@ def test_few_places_of_each_row(shape: tuple[int, int], dtype: str) -> None:
 
     wanted = np.take_along_axis(np.asarray(x), places, 1)
     np.testing.assert_array_equal(td.jit(pick)(x, places), wanted)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_transposed_piece_is_written_where_a_traced_start_says(
+    gradient: bool,
+) -> None:
+    def written(library: Any) -> Callable[..., Any]:
+        def function(x: Any, u: Any, i: Any) -> Any:
+            return library.lax.dynamic_update_slice(x, u.T, (i, i)) ** 2
+
+        if not gradient:
+            return function
+        return library.grad(lambda x, u, i: function(x, u, i).sum(), (0, 1))
+
+    given = drawn(5, 6), drawn(2, 3), np.int32(1)
+    found, wanted = td.jit(written(td))(*given), written(jax)(*given)
+    for ours, theirs in zip(
+        td.tree.leaves(found), jax.tree.leaves(wanted), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
