@@ -1,6 +1,7 @@
 """Steps of random programs of kinds in which there were defects: updates of arguments
 in another shape, vectors repeated along what is summed, sums of nothing in loops,
-values that loops begin with and others are divided by, one number added many times."""
+values that loops begin with and others are divided by, one number added many times,
+turned pieces written at places that a value says."""
 
 from __future__ import annotations
 
@@ -79,7 +80,27 @@ def scatter_at_known_places(g: Generator) -> None:
     g.add(f"{{0}}.at[tnp.{places}].{how}", *([a] if "{1}" not in how else [a, b]))
 
 
+TURNED = (
+    "td.lax.dynamic_update_slice({{0}}, {piece}, ({zeros}{start}, 0))",
+    "td.lax.dynamic_update_slice({{0}}, {piece}, ({zeros}0, {start}))",
+    "{{0}}.at[..., tnp.array([{start}, 0])].multiply(2)",
+    "{{0}}[..., tnp.array([{start}, 0])].swapaxes(-1, -2)",
+)
+
+
+def turned_piece_at_a_place(g: Generator) -> None:
+    """Of a matrix, where a value says."""
+    a = g.pick(rank=2, pred=lambda v: 0 not in v.shape)
+    if a is None:
+        return
+    *lead, h, w = g.values[a].shape
+    rows, columns = g.r.randrange(min(h, w) + 1), g.r.randrange(1, min(h, w) + 1)
+    piece = f"tnp.swapaxes({{0}}, -1, -2)[..., :{rows}, :{columns}]"
+    start, zeros = "tnp.sum({0} > 0) % 2", "0, " * len(lead)
+    g.add(g.r.choice(TURNED).format(piece=piece, start=start, zeros=zeros), a)
+
+
 SEEN = {
     **{update_in_another_shape: 14.0, repeated_along_a_sum: 14.0, loops_beside: 14.0},
-    **{scatter_at_known_places: 14.0},
+    **{scatter_at_known_places: 14.0, turned_piece_at_a_place: 14.0},
 }
