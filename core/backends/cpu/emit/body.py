@@ -352,11 +352,13 @@ class Body:
         how = instr.name.removeprefix("store").removeprefix("_")
         if offsets is None:
             with self._sometimes(i, frame):
+                few = frame.few if lanes > 1 else 0
                 if how:
-                    old = load(self.b, position, dtype, lanes, mask)
+                    args = self.b, position, dtype, lanes
+                    old = load_few(*args, few) if few else load(*args, mask)
                     value = _combined(how, dtype, old, value)
-                if frame.few and lanes > 1 and not how:
-                    store_few(self.b, position, value, dtype, frame.few)
+                if few:
+                    store_few(self.b, position, value, dtype, few)
                 else:
                     store(self.b, position, value, dtype, mask)
             return
