@@ -29,6 +29,7 @@ from treadle.kernels.nest import (
     Operand,
     inner_class,
     is_half,
+    near_step,
     shared,
 )
 from treadle.late import word
@@ -477,6 +478,7 @@ def assemble(
                 a.atom is not None and isinstance(inner_step, int) and inner_step == -1,
                 (a.atom is None or bool(a.gathers)) and not any(out_steps),
                 bool(a.gathers) and a._replace(store=True) in body.accesses[number:],
+                near_step(inner_step) if a.atom is not None else 0,
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
