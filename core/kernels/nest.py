@@ -47,23 +47,13 @@ BROADCAST, CONTIGUOUS, PAIRED, STRIDED = 0, 1, 2, 3
 numbers), or a run-time value."""
 
 
-NEAR = (3, 4)
-"""Strides of elements that are better loaded with those between them."""
-
-
 def inner_class(step: Any, in_memory: bool) -> int:
     """The class of a stride. Two is a class of its own where elements are loaded."""
     if step == 0:
         return BROADCAST
     if step == 1:
         return CONTIGUOUS
-    is_pair = in_memory and isinstance(step, int) and step == 2
-    return PAIRED if is_pair else STRIDED
-
-
-def near_step(step: Any) -> int:
-    """A stride, if it is one of `NEAR`; 0 otherwise."""
-    return step if isinstance(step, int) and step in NEAR else 0
+    return PAIRED if in_memory and isinstance(step, int) and step == 2 else STRIDED
 
 
 class Operand(NamedTuple):
@@ -74,8 +64,7 @@ class Operand(NamedTuple):
     gathers: how many data-dependent indices its loads add (each times its own stride).
     beside: whether each element lies right behind that of the operand before, which is
       PAIRED and stored to as well: they are the parts of complex numbers.
-    back: whether the stride along inner, a run-time value, is -1 in any case.
-    apart: that stride, if it is one of `NEAR` in any case; 0 otherwise.
+    back, apart: the stride along inner, a run-time value, is -1; this, if not 0.
     fixed: whether it is a number, or a place for indices, and all outer strides are
       zero.
     written: whether what loads read is what a store with the same indices writes over.

@@ -15,6 +15,7 @@ from tests.core.kernels.nests import Maker
 from tests.core.kernels.walls import walled
 from treadle.backends.cpu.emit import squares
 from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.target import host
 
 F = np.dtype(np.float32)
 DTYPES = [bool, np.int8, np.float16, ml_dtypes.bfloat16, F, np.float64]
@@ -89,9 +90,10 @@ def test_only_what_has_squares_gets_the_code() -> None:
         (step,) = td.jit(f).lower(tnp.ones(shape)).plan.steps
         return squares.squares_entry(step.launch)
 
-    assert entry(lambda x: x.T, 300, 300) == "squares"
-    assert entry(lambda x: x.T, host_lanes(), 1000) == "squares"
-    assert entry(lambda x: x[:, ::2].T, 300, 300) == "paired squares"
+    if host().vector_bytes == 64:
+        assert entry(lambda x: x.T, 300, 300) == "squares"
+        assert entry(lambda x: x.T, host_lanes(), 1000) == "squares"
+        assert entry(lambda x: x[:, ::2].T, 300, 300) == "paired squares"
     assert entry(lambda x: x[:, ::3].T, 300, 300) is None
     assert entry(lambda x: x.T, 1000, 2) is None
     assert entry(lambda x: x.T, host_lanes(), host_lanes()) is None
