@@ -109,13 +109,13 @@ def _window(shape: Sequence[int], indices: Any, at: Places) -> Any:
     """The only window that is written, if it is surely inside; None for others."""
     if any(np.ndim(i) for i in indices) or at.mode != "clip" or at.batch_dims:
         return None
-    if not indices or None in at.sizes:
-        return None
     slices = [slice(0, n) for n in shape]
     for a, n, i in zip(at.axes, at.sizes, indices, strict=True):
+        if n is None:
+            return None
         start = min(max(int(i), 0), shape[a] - n)
         slices[a] = slice(start, start + n)
-    return tuple(slices)
+    return tuple(slices) if indices else None
 
 
 def _batch(op: Op, size: int, args: Any, axes: Any, params: dict[str, Any]) -> Any:
