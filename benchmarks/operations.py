@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import arrays
 import jax
 import jax.numpy as jnp
 import lookups
@@ -326,6 +327,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
         *linear_algebra(),
         *complex_numbers(),
         *alike(square),
+        *arrays.rows(),
         *lookups.rows(),
         *transforms(),
         *solvers(),

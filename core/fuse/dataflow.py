@@ -27,6 +27,8 @@ from treadle.trace.lowering import (
 _INLINE_COST = 12
 """Scalar computations up to this cost are repeated in each reader. On one number all
 instructions cost about the same, but very dear ones."""
+_MOST_OF_WINDOW = 4
+"""Cheap instructions that make what a single window gets, while it is written."""
 _DEAR = 10
 _DEAREST = 20
 """From this cost on an instruction is a function of many: it isn't repeated in several
@@ -93,8 +95,10 @@ class Dataflow:
             view.inputs[0] for a in self.returned for view in self.resolve(a)[1]
         }
         for eq in graph.equations:
-            if isinstance(self.lowering(eq), Scatter):
-                self._consider_updates(eq.inputs[1])
+            how = self.lowering(eq)
+            if isinstance(how, Scatter):
+                where = how.addressing([a.type for a in eq.inputs], eq.params)
+                self._consider_updates(eq, alone=not where.rank)
 
     def settle(self) -> None:
         """Nothing changes from here on: what would is an error."""
@@ -149,26 +153,51 @@ class Dataflow:
             found += self._read_as(eq.outputs[0]) if view else [eq]
         return found
 
-    def _consider_updates(self, updates: Atom) -> None:
+    def _consider_updates(self, scatter: Equation, alone: bool) -> None:
         """What a scatter writes is computed there rather than stored, if nothing else
-        reads it and it is cheaply made of one stored array of its size."""
-        v, _ = self.resolve(updates)
-        if not isinstance(v, Var) or v not in self.maker:
+        reads it and one cheap instruction makes it of one stored array of its size, or
+        a few make it of two: those of a single window, which is `alone`."""
+        v, _ = self.resolve(scatter.inputs[1])
+        most = _MOST_OF_WINDOW if alone else 1
+        made, leaves = self._cheaply_made(v, most)
+        if not made:
             return
-        eq = self.maker[v]
-        if not isinstance(how := self.lowering(eq), Elementwise):
-            return
-        if not isinstance(how.expression, str) or SCALARS[how.expression].cost > 1:
-            return
-        if len(self.final_readers(v)) > 1 or self.is_returned(v):
-            return
-        sources = {self.resolve(a)[0] for a in eq.inputs}
-        most = hint(math.prod(v.type.shape))
+        size = hint(math.prod(v.type.shape))
         # One number is small for a single update, too: any batch has the same kernels.
-        arrays = [a for a in sources if a.type.ndim]
-        large = [a for a in arrays if hint(math.prod(a.type.shape)) >= most]
-        if len(large) == 1 and self._stored_anyway(large[0]):
-            self.inline.add(v)
+        arrays = [a for a in leaves if a.type.ndim]
+        large = [a for a in arrays if hint(math.prod(a.type.shape)) >= size]
+        # A window of what it reads would have that copied first.
+        target, _ = self.resolve(scatter.inputs[0])
+        if len(made) > 1 and target in large:
+            return
+        few = 1 <= len(large) <= 1 + (len(made) > 1)
+        if few and all(map(self._stored_anyway, large)):
+            self.inline.update(made)
+
+    def _cheaply_made(self, v: Atom, most: int) -> tuple[list[Var], list[Atom]]:
+        """The values that up to so many cheap instructions make for v alone, and what
+        those read; v itself is not among them if it is not made so."""
+        made: list[Var] = []
+        leaves: dict[Atom, None] = {}
+        todo = [v]
+        while todo:
+            u = todo.pop()
+            if len(made) < most and isinstance(u, Var) and self._is_cheap(u):
+                made.append(u)
+                todo += [self.resolve(a)[0] for a in self.maker[u].inputs]
+            else:
+                leaves[u] = None
+        return made, list(leaves)
+
+    def _is_cheap(self, v: Var) -> bool:
+        """Whether one cheap instruction makes a value, for a single reader."""
+        if v not in self.maker or self.is_returned(v):
+            return False
+        how = self.lowering(self.maker[v])
+        if not isinstance(how, Elementwise) or not isinstance(how.expression, str):
+            return False
+        cheap = SCALARS[how.expression].cost <= 1
+        return cheap and len(self.final_readers(v)) == 1
 
     def _stored_anyway(self, a: Atom) -> bool:
         """Whether a value is not likely to be made by the kernel of its only reader."""

@@ -71,6 +71,7 @@ SCALARS: dict[str, Scalar] = {
     **dict.fromkeys(("lgamma", "digamma"), Scalar(80)),
     "threefry2x32": Scalar(120, "telling"),
     "polygamma": Scalar(160),
+    "power_of_integers": Scalar(40, "telling"),
     CALL: Scalar(100, "telling"),
 }
 

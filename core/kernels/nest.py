@@ -53,8 +53,7 @@ def inner_class(step: Any, in_memory: bool) -> int:
         return BROADCAST
     if step == 1:
         return CONTIGUOUS
-    is_pair = in_memory and isinstance(step, int) and step == 2
-    return PAIRED if is_pair else STRIDED
+    return PAIRED if in_memory and isinstance(step, int) and step == 2 else STRIDED
 
 
 class Operand(NamedTuple):
@@ -65,7 +64,7 @@ class Operand(NamedTuple):
     gathers: how many data-dependent indices its loads add (each times its own stride).
     beside: whether each element lies right behind that of the operand before, which is
       PAIRED and stored to as well: they are the parts of complex numbers.
-    back: whether the stride along inner, a run-time value, is -1 in any case.
+    back, apart: the stride along inner, a run-time value, is -1; this, if not 0.
     fixed: whether it is a number, or a place for indices, and all outer strides are
       zero.
     written: whether what loads read is what a store with the same indices writes over.
@@ -80,6 +79,7 @@ class Operand(NamedTuple):
     back: bool = False
     fixed: bool = False
     written: bool = False
+    apart: int = 0
 
 
 class Instr(NamedTuple):

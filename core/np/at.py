@@ -307,6 +307,8 @@ def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> A
         return x
     # Of nothing, too: for other sizes it is something, and gradients are added up in
     # the same order.
+    if how is _ADD and not selection.dynamic:
+        return _added(x, value, starts)
     known = how is _SET and not selection.dynamic
     if not known:
         old = dynamic_slice(x, *starts, sizes=tuple(lengths))
@@ -314,6 +316,24 @@ def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> A
         for i in selection.dynamic:
             value = select(within(starts[i], shape[i]), value, old)
     return dynamic_update_slice(x, value, *starts)
+
+
+def _added(x: Any, value: Any, starts: list[Any]) -> Any:
+    """x with a value added to the block that begins at these places."""
+    shape, lengths = typeof(x).shape, typeof(value).shape
+    if typeof(x).dtype == dtypes.bool_ or same_shape(shape, lengths):
+        old = dynamic_slice(x, *starts, sizes=lengths)
+        return dynamic_update_slice(x, _ADD.one(old, value), *starts)
+    axes = [a for a, n in enumerate(lengths) if not same_shape((n,), (shape[a],))]
+    return scatter_add(
+        x,
+        value,
+        *[starts[a] for a in axes],
+        axes=tuple(axes),
+        sizes=tuple([lengths[a] for a in axes]),
+        batch_dims=0,
+        mode="clip",
+    )
 
 
 def _start(a: Any) -> Any:

@@ -317,7 +317,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     number, (x, y) = y, _numbers("power", x, y)
     dtype = typeof(x).dtype
     if dtypes.is_integer(dtype):
-        return _integer_power(x, y)
+        return binary.power_of_integers(x, y)
     if is_symbolic(number) and dtypes.is_float(dtype):
         return _power_of_size(x, y, dtype, not is_dim(number))
     return binary.pow_(x, y)
@@ -352,19 +352,6 @@ def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
         return binary.pow_(x, y)
     x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
     return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
-
-
-def _integer_power(x: Any, y: Any) -> Any:
-    """By squaring, over the bits of the exponent."""
-    t = typeof(y)
-    bits = 8 * t.dtype.itemsize - (not dtypes.is_unsigned(t.dtype))
-    result: Any = typeof(x).dtype.type(1)
-    for _ in range(bits):
-        odd = compare.ne(compare.bitwise_and(y, 1), 0)
-        result = select(odd, arithmetic.mul(result, x), result)
-        x = arithmetic.mul(x, x)
-        y = compare.shift_right_logical(y, 1)
-    return result
 
 
 # Where, clip, and the numerically careful ---------------------------------------------

@@ -136,7 +136,22 @@ def parse(shape: Shape, expression: Any) -> Selection:
         order.append(GROUP)
         grouped.append(len(order) - 1)
         axes.append(position(item, len(axes), shape))
+    if len(grouped) == 1:
+        axis = len([o for o in order[: grouped[0]] if o is not None])
+        if (span := _evenly_apart(axes[axis])) is not None:
+            axes[axis], order[grouped[0]] = span, axis
     return Selection(tuple(axes), _ordered(order, grouped, axes))
+
+
+def _evenly_apart(places: Any) -> Span | None:
+    """The slice that selects these places, if they are known and evenly apart."""
+    if type(places) is not np.ndarray or places.ndim != 1 or not places.size:
+        return None
+    steps = np.diff(places)
+    step = int(steps[0]) if steps.size else 1
+    if not step or np.any(steps != step):
+        return None
+    return Span(int(places[0]), step, places.size)
 
 
 def _ordered(order: list[Any], grouped: list[int], axes: list[Any]) -> tuple[Any, ...]:

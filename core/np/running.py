@@ -27,7 +27,7 @@ from treadle.np.operands import (
 from treadle.np.order import along
 from treadle.np.reductions import accumulator
 from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import moveaxis, ravel
+from treadle.np.shapes import moveaxis, ravel, reshape
 from treadle.ops import cumulative
 from treadle.ops.movement import full
 from treadle.ops.shape import slice_axis
@@ -261,39 +261,45 @@ def gradient(
                 f"gradient: axis {a} of shape {shape} has too few elements: "
                 f"{edge_order + 1} are needed{at(user_source())}"
             )
-        slopes = _slopes(moveaxis(f, a, -1), step, edge_order, shape[a])
-        out.append(moveaxis(slopes, -1, a))
+        out.append(_slopes(f, a, step, edge_order))
     return out[0] if len(out) == 1 else out
 
 
-def _slopes(f: Any, step: Any, edge_order: int, n: int) -> Any:
-    step = operand("gradient", step)
+def _slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
+    step, shape = operand("gradient", step), typeof(f).shape
+
+    def part(start: int | None, stop: int | None) -> Any:
+        return f[(slice(None),) * axis + (slice(start, stop),)]
+
     if not typeof(step).ndim:
-        inner = (f[..., 2:] - f[..., :-2]) / (2 * step)
+        inner = (part(2, None) - part(None, -2)) / (2 * step)
         if edge_order == 1:
-            first = (f[..., 1:2] - f[..., :1]) / step
-            last = (f[..., -1:] - f[..., -2:-1]) / step
+            first = (part(1, 2) - part(0, 1)) / step
+            last = (part(-1, None) - part(-2, -1)) / step
         else:
-            first = (-1.5 * f[..., :1] + 2 * f[..., 1:2] - 0.5 * f[..., 2:3]) / step
-            last = (0.5 * f[..., -3:-2] - 2 * f[..., -2:-1] + 1.5 * f[..., -1:]) / step
-        return concatenate([first, inner, last], -1)
-    if typeof(step).shape != (n,):
+            first = (-1.5 * part(0, 1) + 2 * part(1, 2) - 0.5 * part(2, 3)) / step
+            last = 0.5 * part(-3, -2) - 2 * part(-2, -1) + 1.5 * part(-1, None)
+            last = last / step
+        return concatenate([first, inner, last], axis)
+    if typeof(step).shape != (shape[axis],):
         raise ValueError(
             f"gradient: coordinates of shape {typeof(step).shape} for an axis of "
-            f"length {n}{at(user_source())}"
+            f"length {shape[axis]}{at(user_source())}"
         )
     gaps = diff(step)
-    a, b = gaps[:-1], gaps[1:]
-    inner = f[..., 2:] * (a / (b * (a + b))) - f[..., :-2] * (b / (a * (a + b)))
-    inner = inner + f[..., 1:-1] * ((b - a) / (a * b))
+    beside = reshape(gaps, (-1, *[1] * (len(shape) - axis - 1)))
+    a, b = beside[:-1], beside[1:]
+    inner = part(2, None) * (a / (b * (a + b))) - part(None, -2) * (b / (a * (a + b)))
+    inner = inner + part(1, -1) * ((b - a) / (a * b))
     if edge_order == 1:
-        first = (f[..., 1:2] - f[..., :1]) / gaps[0]
-        last = (f[..., -1:] - f[..., -2:-1]) / gaps[-1]
+        first = (part(1, 2) - part(0, 1)) / gaps[0]
+        last = (part(-1, None) - part(-2, -1)) / gaps[-1]
     else:
-        first = _end_slope(f[..., 0:1], f[..., 1:2], f[..., 2:3], gaps[0], gaps[1])
-        ends = f[..., -1:], f[..., -2:-1], f[..., -3:-2]
+        starts = part(0, 1), part(1, 2), part(2, 3)
+        first = _end_slope(*starts, gaps[0], gaps[1])
+        ends = part(-1, None), part(-2, -1), part(-3, -2)
         last = -_end_slope(*ends, gaps[-1], gaps[-2])
-    return concatenate([first, inner, last], -1)
+    return concatenate([first, inner, last], axis)
 
 
 def _end_slope(f0: Any, f1: Any, f2: Any, a: Any, b: Any) -> Any:

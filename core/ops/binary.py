@@ -62,6 +62,22 @@ pow_ = elementwise(
 )
 
 
+def _power_of_integers(x: Any, y: Any) -> Any:
+    result = np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    if dtypes.is_integer(y.dtype) and not dtypes.is_unsigned(y.dtype):
+        y = y & np.iinfo(y.dtype).max
+    while np.any(y):
+        result = np.where(y & 1, result * x, result)
+        x, y = x * x, y >> 1
+    return result
+
+
+power_of_integers = elementwise(
+    "power_of_integers", _power_of_integers, accepts=dtypes.is_integer
+)
+"""By squaring, over the bits of the exponent but for its sign. It wraps around."""
+
+
 _BITS = 7
 _MOST_MULTIPLIED = 64
 """Whole numbers up to this are powers by multiplication, as of Python's numbers."""

@@ -76,8 +76,13 @@ def _scatter(
         return ArrayType(x.shape, x.dtype)
 
     def run(x: Any, updates: Any, *indices: Any, **params: Any) -> Any:
-        out = np.array(x)
-        found = locate(x.shape, indices, Places(**params))
+        out, at = np.array(x), Places(**params)
+        window = _window(x.shape, indices, at)
+        if window is not None:
+            old = out[window]
+            out[window] = updates if combine is None else combine(old, updates)
+            return out
+        found = locate(x.shape, indices, at)
         view = np.transpose(out, found.view)
         updates = np.transpose(updates, np.argsort(found.order))[found.inside]
         places = tuple([i[found.inside] for i in found.selection])
@@ -98,6 +103,19 @@ def _scatter(
         **rules,
     )
     return op
+
+
+def _window(shape: Sequence[int], indices: Any, at: Places) -> Any:
+    """The only window that is written, if it is surely inside; None for others."""
+    if any(np.ndim(i) for i in indices) or at.mode != "clip" or at.batch_dims:
+        return None
+    slices = [slice(0, n) for n in shape]
+    for a, n, i in zip(at.axes, at.sizes, indices, strict=True):
+        if n is None:
+            return None
+        start = min(max(int(i), 0), shape[a] - n)
+        slices[a] = slice(start, start + n)
+    return tuple(slices) if indices else None
 
 
 def _batch(op: Op, size: int, args: Any, axes: Any, params: dict[str, Any]) -> Any:

@@ -15,8 +15,10 @@ from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.points import should_go_by_points
+from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
+from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.schedule import needs_few
 from treadle.backends.cpu.integers import kernel as integers
@@ -81,7 +83,9 @@ def launch_source(launch: Launch) -> native.Source:
     entry = entry_for(launch)
     if entry == "task" and should_go_by_points(launch):
         entry = "points"
-    elif entry == "task" and may_have_short_rows(launch):
+    elif entry == "task" and (squares := squares_entry(launch)):
+        entry = squares
+    elif entry == "task" and (may_have_short_rows(launch) or may_run_across(launch)):
         entry = "few"
     return nest_source(launch.nest, entry)
 

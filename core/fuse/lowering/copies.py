@@ -138,6 +138,7 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
         if axis is not None and axis < rank
         for d, _ in entries[axis].terms
     }
-    # What goes into parts of the array that batches have to themselves has no order.
-    ordered = how.ordered and not (outer and batch.issuperset(outer))
+    # What goes into parts of the array that batches have to themselves has no order,
+    # nor has a single window.
+    ordered = how.ordered and rank > 0 and not (outer and batch.issuperset(outer))
     return finish(body, space.sizes, outer, [], inner, "inner", ordered)

@@ -15,7 +15,7 @@ from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.lowering.needed import needed
-from treadle.fuse.lowering.vectors import FILLS, NEAR, filling, fills, innermost
+from treadle.fuse.lowering.vectors import FEW, FILLS, NEAR, filling, fills, innermost
 from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -466,6 +466,7 @@ def assemble(
         )
         inner_step = inner_steps[0] if inners else 0
         kind = inner_class(inner_step, a.atom is not None)
+        few = inner_step if isinstance(inner_step, int) else 0
         operands.append(
             Operand(
                 a.dtype,
@@ -477,6 +478,7 @@ def assemble(
                 a.atom is not None and isinstance(inner_step, int) and inner_step == -1,
                 (a.atom is None or bool(a.gathers)) and not any(out_steps),
                 bool(a.gathers) and a._replace(store=True) in body.accesses[number:],
+                few if a.atom is not None and few in FEW else 0,
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))

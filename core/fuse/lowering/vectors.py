@@ -12,6 +12,9 @@ NEAR = 16
 apart for a vector of several rows. Those of less than four bytes always are: not all
 devices choose among them."""
 
+FEW = (3, 4)
+"""Steps along a row of elements that are better loaded with those between them."""
+
 
 def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     """The last group of several points, so that vectors have lanes to fill; if there is

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -183,3 +185,46 @@ def test_one_number_at_one_known_place_many_times(name: str, shape: Any) -> None
         return getattr(x.at[tnp.full(shape, 2, "int32")], name)(3)
 
     np.testing.assert_array_equal(td.jit(function)(x), wanted)
+
+
+WINDOWS: dict[str, Any] = {
+    "a value": lambda x, y: x.at[1:-1, 2:].add(y[1:-1, 2:]),
+    "weighted": lambda x, y: x.at[1:, :-1].subtract(0.5 * (y[1:, 1:] - y[:-1, 1:])),
+    "of two": lambda x, y: x.at[2:].add(y[2:] * x[1:2] - y[:-2].at[0].set(1)),
+    "of itself": lambda x, y: x.at[1:].add(x[:-1] * 2).at[:, 3].add(y[:, 0]),
+    "a row": lambda x, y: x.at[-1].add(1).at[::-1].add(y).at[2:2].add(3),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+def test_sums_in_one_window(name: str, dtype: str) -> None:
+    f, x, y = WINDOWS[name], array(7, 35, dtype=dtype), array(7, 35, dtype=dtype)
+    runs_natively(f, x, y)
+    runs_natively(
+        td.vmap(f), array(3, 7, 35, dtype=dtype), array(3, 7, 35, dtype=dtype)
+    )
+    # In a loop x is written over.
+    runs_natively(lambda x, y: td.fori_loop(0, 3, lambda _, x: f(x, y), x), x, y)
+    if dtype == "float64":
+        g = jax.grad(lambda x, y: (WINDOWS[name](x, y) ** 2).sum(), (0, 1))
+        with jax.enable_x64(True):
+            wanted = g(jnp.asarray(np.asarray(x)), jnp.asarray(np.asarray(y)))
+        ours = td.jit(td.grad(lambda x, y: tnp.sum(f(x, y) ** 2), (0, 1)))(x, y)
+        for a, b in zip(ours, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_what_a_window_gets_is_computed_while_it_is_written() -> None:
+    def step(x: Any, y: Any) -> Any:
+        x = x.at[1:-1].add(0.5 * (y[2:] - y[:-2]))
+        return x, y.at[1:-1].add(x[2:] - x[:-2])
+
+    def loop(x: Any, y: Any) -> Any:
+        return td.fori_loop(0, 5, lambda _, c: step(*c), (x, y))
+
+    x, y = array(40, 35), array(40, 35)
+    runs_natively(loop, x, y)
+    plan = td.jit(loop).lower(x, y).plan
+    (body,) = [s.body for s in plan.steps if hasattr(s, "body")]
+    assert len(body) == 2

@@ -289,6 +289,18 @@ def _plain(function: Any) -> Any:
     return lambda instr, *args: function(*args)
 
 
+def _power(instr: Instr, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """With Python's integers, of which the last bits are kept."""
+    width = 8 * x.itemsize
+    signed = x.dtype.kind == "i"
+
+    def one(base: int, exponent: int) -> int:
+        found = pow(int(base), int(exponent) % (1 << (width - signed)), 1 << width)
+        return found - (signed and found >> (width - 1)) * (1 << width)
+
+    return np.array([*map(one, x.ravel(), y.ravel())], x.dtype).reshape(x.shape)
+
+
 def _shift(kind: str) -> Any:
     def shift(_: Instr, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         bits = 8 * x.itemsize
@@ -360,6 +372,7 @@ REFERENCE: dict[str, Any] = {
     "shift_right_logical": _shift("logical"),
     "shift_right_arithmetic": _shift("arithmetic"),
     "integer_pow": lambda instr, x: x ** np.asarray(instr.attr, x.dtype),
+    "power_of_integers": _power,
     "population_count": _plain(lambda x: np.bitwise_count(x.view(f"u{x.itemsize}"))),
     "clz": _plain(
         lambda x: np.vectorize(

@@ -207,6 +207,13 @@ def _integer_ops() -> list[Case]:
         Case(binary.maximum, jnp.maximum, (a, b), label="int32"),
         Case(unary.sign, jnp.sign, (a,), label="int32"),
         Case(unary.abs_, jnp.abs, (a,), label="int32"),
+        # (JAX reads six bits of an exponent.)
+        Case(
+            binary.power_of_integers,
+            jnp.power,
+            (a, integers(0, 64, *SHAPE)),
+            label="int32",
+        ),
     ]
     amounts = integers(0, 31, *SHAPE)
     for op, f in BITS.items():

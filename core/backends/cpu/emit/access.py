@@ -150,9 +150,17 @@ def index_value(value: Value, dtype: np.dtype) -> Value:
 
 
 def load(
-    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+    b: Builder,
+    address: str,
+    dtype: np.dtype,
+    lanes: int,
+    mask: Value | None,
+    few: int = 0,
 ) -> Value:
-    """Loads consecutive elements; lanes that are masked off read as zero."""
+    """Loads consecutive elements; lanes that are masked off read as zero. few: how many
+    others are, if that is known."""
+    if few and lanes > 1:
+        return load_few(b, address, dtype, lanes, few)
     kind, align = memory_kind(dtype), dtype.itemsize
     of = type_name(kind, lanes)
     if mask is None:
@@ -227,6 +235,30 @@ def load_paired(
     return low.shuffle([*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)], high)
 
 
+def _load_apart(
+    b: Builder, address: str, apart: int, dtype: np.dtype, lanes: int
+) -> Value:
+    """Loads elements that are few others apart, with those between them, and nothing
+    behind the last."""
+    kind, last = memory_kind(dtype), apart * (lanes - 1) + 1 - lanes
+    starts = [min(k * lanes, last) for k in range(apart)]
+    whole: Value | None = None
+    for k, start in enumerate(starts):
+        at = b.op(f"getelementptr {kind}, ptr {address}, i64 {start}")
+        text = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
+        part = Value(b, b.op(text), kind, lanes)
+        if whole is None:
+            whole = part.shuffle([n * apart % lanes for n in range(lanes)])
+            continue
+        mine = [n * apart // lanes == k for n in range(lanes)]
+        order = [
+            lanes + n * apart - start if here else n for n, here in enumerate(mine)
+        ]
+        whole = whole.shuffle(order, part)
+    assert whole is not None
+    return to_register(whole, dtype)
+
+
 def _paired_mask(mask: Value, half: int) -> Value:
     """Which elements are read for half of the lanes: of the second half, the odd
     ones."""
@@ -249,9 +281,18 @@ def store_pairs(
 
 
 def store(
-    b: Builder, address: str, value: Value, dtype: np.dtype, mask: Value | None
+    b: Builder,
+    address: str,
+    value: Value,
+    dtype: np.dtype,
+    mask: Value | None,
+    few: int = 0,
 ) -> None:
-    """Stores consecutive elements, leaving masked-off lanes alone."""
+    """Stores consecutive elements, leaving masked-off lanes alone. few: how many others
+    there are, if that is known."""
+    if few and value.lanes > 1:
+        store_few(b, address, value, dtype, few)
+        return
     value, align = to_memory(value, dtype), dtype.itemsize
     if mask is None:
         b(f"store {value.type} {value.text}, ptr {address}, align {align}")
@@ -307,14 +348,15 @@ def scatter(
     )
 
 
-def load_strided(
-    b: Builder, address: str, step: str, dtype: np.dtype, lanes: int
-) -> Value:
-    """Loads elements that are `step` elements apart, one by one: `gather` has to take
-    apart its vectors of addresses where machines have no such instruction, or a slow
-    one."""
-    places = _places(b, memory_kind(dtype), address, step, lanes)
-    return _loaded_one_by_one(b, places, dtype)
+def load_strided(b: Builder, address: str, access: Access, lanes: int) -> Value:
+    """Loads elements of an operand with a step along inner, one by one unless that is
+    small: `gather` has to take apart its vectors of addresses where machines have no
+    such instruction, or a slow one."""
+    operand = access.operand
+    if operand.apart:
+        return _load_apart(b, address, operand.apart, operand.dtype, lanes)
+    places = _places(b, access.kind, address, access.inner, lanes)
+    return _loaded_one_by_one(b, places, operand.dtype)
 
 
 def _loaded_one_by_one(b: Builder, places: Sequence[str], dtype: np.dtype) -> Value:

@@ -16,14 +16,12 @@ from treadle.backends.cpu.emit.access import (
     index_value,
     iota,
     load,
-    load_few,
     load_paired,
     load_strided,
     pointers,
     read,
     scatter,
     store,
-    store_few,
     store_pairs,
     store_strided,
 )
@@ -323,10 +321,8 @@ class Body:
             return iota(start, step, extra, dtype, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
         if offsets is None:
-            if frame.few and lanes > 1:
-                return load_few(self.b, position, dtype, lanes, frame.few)
             mask = frame.mask if lanes > 1 else None
-            return load(self.b, position, dtype, lanes, mask)
+            return load(self.b, position, dtype, lanes, mask, frame.few)
         if self._in_pairs(i, offsets) and (frame.mask is None or has_mask_registers()):
             return load_paired(self.b, position, dtype, lanes, frame.mask)
         if self._one_by_one(i, frame, offsets) and access.operand.back:
@@ -334,7 +330,7 @@ class Body:
             whole = load(self.b, last, dtype, lanes, None)
             return whole.shuffle([*reversed(range(lanes))])
         if self._one_by_one(i, frame, offsets):
-            return load_strided(self.b, position, access.inner, dtype, lanes)
+            return load_strided(self.b, position, access, lanes)
         where = pointers(self.b, access.kind, position, offsets)
         return gather(where, dtype, frame.mask)
 
@@ -353,12 +349,9 @@ class Body:
         if offsets is None:
             with self._sometimes(i, frame):
                 if how:
-                    old = load(self.b, position, dtype, lanes, mask)
+                    old = load(self.b, position, dtype, lanes, mask, frame.few)
                     value = _combined(how, dtype, old, value)
-                if frame.few and lanes > 1 and not how:
-                    store_few(self.b, position, value, dtype, frame.few)
-                else:
-                    store(self.b, position, value, dtype, mask)
+                store(self.b, position, value, dtype, mask, frame.few)
             return
         if not how and self._one_by_one(i, frame, offsets):
             store_strided(self.b, position, access.inner, value, dtype)

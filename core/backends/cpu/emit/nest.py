@@ -30,11 +30,13 @@ from treadle.backends.cpu.emit.outer import (
 )
 from treadle.backends.cpu.emit.points import Points, goes_by_points
 from treadle.backends.cpu.emit.row import RowSweeps
+from treadle.backends.cpu.emit.running_across import RunningAcross, runs_across
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.short import has_short_rows, short_rows
+from treadle.backends.cpu.emit.squares import STEPS, Squares, crosses_rows
 from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.kernels.lower import cost, is_running, is_store, schedule
-from treadle.kernels.nest import STRIDED, Nest
+from treadle.kernels.lower import cost, schedule
+from treadle.kernels.nest import Nest
 
 __all__ = ["emit", "supported"]
 
@@ -62,7 +64,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
       entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
         same with short rows, "open" with both; "points" for elementwise nests with
-        vectors from row to row; "tile" for
+        vectors from row to row; those of `squares.py`; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
@@ -98,7 +100,12 @@ def _row_task(
     b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str
 ) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
-    together: list[AcrossSweeps | SeveralRows] = []
+    squares = None
+    if entry in STEPS:
+        squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
+    together: list[AcrossSweeps | SeveralRows | RunningAcross] = []
+    if entry == "few" and runs_across(nest):
+        together.append(RunningAcross(b, nest, arguments, lanes))
     if entry in ("few", "open") and goes_across(nest, lanes):
         together.append(AcrossSweeps(b, nest, arguments, lanes))
     if entry in ("short", "open") and goes_together(nest, lanes):
@@ -126,7 +133,10 @@ def _row_task(
         last = short_rows(b, nest, arguments, lanes, (first, last, low, high))
     if split in ("rows", "either") and crosses_rows(nest):
         with segments(b, arguments, arguments.outer, first, last) as segment:
-            _row_tiles(b, arguments, sweeps, segment, low, high)
+            if squares is None:
+                _row_tiles(b, arguments, sweeps, segment, low, high)
+            else:
+                squares.run(segment, low, high)
         return
     if together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
@@ -159,23 +169,6 @@ def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
                 for a, position in zip(joined.accesses, positions, strict=True)
             ]
             sweeps.row(positions, "0", arguments.inner)
-
-
-def crosses_rows(nest: Nest) -> bool:
-    """Whether an elementwise nest touches memory across its rows, as transposes do: not
-    along them, from their ends on."""
-    plan = schedule(nest)
-    held = (nest.body[i] for part in plan.held for i in part)
-    return (
-        len(plan.sweeps) == 1
-        and not plan.sweeps[0].reductions
-        and not any(map(is_running, nest.body))
-        and not any(is_store(instr) for instr in held)
-        and any(
-            o.inner == STRIDED and o.kind == "array" and not o.back
-            for o in nest.operands
-        )
-    )
 
 
 def _row_tiles(

@@ -26,7 +26,11 @@ from treadle.backends.cpu.emit.lanes import (
 )
 from treadle.backends.cpu.foreign.scalar import emit_call
 from treadle.backends.cpu.math import library
-from treadle.backends.cpu.math.special import polygamma, whole_power
+from treadle.backends.cpu.math.special import (
+    polygamma,
+    power_of_integers,
+    whole_power,
+)
 from treadle.ir.scalar import CALL
 from treadle.kernels.nest import Instr, rounds_half
 
@@ -279,6 +283,12 @@ def _clz(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return counted_intrinsic("ctlz", x, False)
 
 
+@rule("power_of_integers")
+def _power_of_integers(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
+    greatest = (1 << (bits(y.kind) - 1)) - 1
+    return power_of_integers(x, y & greatest if is_signed(dtype) else y)
+
+
 @rule("select")
 def _select(
     instr: Instr, dtype: np.dtype, condition: Value, yes: Value, no: Value
@@ -372,7 +382,7 @@ _FLOAT_ONLY = {
 }
 _INTEGER_ONLY = {
     *("shift_left", "shift_right_logical", "shift_right_arithmetic"),
-    *("population_count", "clz", "threefry2x32"),
+    *("population_count", "clz", "threefry2x32", "power_of_integers"),
 }
 _INTEGER_OR_BOOL = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"}
 _NO_BOOL = {

@@ -27,11 +27,13 @@ from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lane
 from treadle.backends.cpu.emit.windows import (
     MOST_VECTORS,
     MOST_WINDOWS,
+    Choice,
     Shape,
     can_choose,
     load_offsets,
     load_windows,
     offsets,
+    read_choices,
     registers,
     table,
     table_bytes,
@@ -45,6 +47,9 @@ _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
 _GROUPS = 8
 """Of rows, that tables are worth being made for."""
+_BESIDE = 8
+"""Groups of rows that follow each other: what tables tell of one of their vectors is
+read once for all of them, and their memory stays in the cache."""
 _STACK = 1 << 17
 """Bytes that tables may take."""
 
@@ -200,22 +205,44 @@ class Points:
         groups = b.op(f"udiv i64 {b.op(f'sub i64 {last}, {first}')}, {self.rows}")
         groups = b.op(f"select i1 {self.suits}, i64 {groups}, i64 0")
         end = b.op(f"add i64 {first}, {b.op(f'mul i64 {groups}, {self.rows}')}")
-        with b.loop(first, end, self.rows) as top:
-            positions = [
-                access.moved(b, position, b.op(f"mul i64 {top}, {access.outer[-1]}"))
-                for access, position in zip(self.arguments.accesses, start, strict=True)
-            ]
-            with b.loop("0", self.vectors) as vector:
-                self._vector(positions, vector)
+        height = b.op(f"mul i64 {self.rows}, {_BESIDE}")
+        with b.loop(first, end, height) as top, b.loop("0", self.vectors) as vector:
+            bottom = b.least(b.op(f"add i64 {top}, {height}"), end)
+            chosen, offsets = self._entries(vector)
+            with b.loop(top, bottom, self.rows) as row:
+                positions = [
+                    a.moved(b, position, b.op(f"mul i64 {row}, {a.outer[-1]}"))
+                    for a, position in zip(self.arguments.accesses, start, strict=True)
+                ]
+                frame = Frame(positions, 1, "0")
+                plan = self.plan
+                for part in (plan.held[0], plan.sweeps[0].body, plan.held[1]):
+                    for i in part:
+                        self._instruction(i, frame, vector, chosen, offsets)
         return end
 
-    def _vector(self, positions: list[str], vector: str) -> None:
-        frame = Frame(positions, 1, "0")
-        for part in (self.plan.held[0], self.plan.sweeps[0].body, self.plan.held[1]):
-            for i in part:
-                self._instruction(i, frame, vector)
+    def _entries(self, vector: str) -> tuple[dict[int, list[Choice]], dict[int, Value]]:
+        """What tables tell of a vector of a group of rows."""
+        b, lanes, chosen = self.b, self.lanes, {}
+        for k, (entries, _) in self.tables.items():
+            dtype = self.nest.operands[k].dtype
+            nbytes = table_bytes(registers(dtype)) // MOST_VECTORS
+            moved = b.op(f"mul i64 {vector}, {nbytes}")
+            entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
+            chosen[k] = read_choices(b, dtype, lanes, entries)
+        offsets = {
+            k: load_offsets(b, at, lanes, vector) for k, at in self.offsets.items()
+        }
+        return chosen, offsets
 
-    def _instruction(self, i: int, frame: Frame, vector: str) -> None:
+    def _instruction(
+        self,
+        i: int,
+        frame: Frame,
+        vector: str,
+        chosen: dict[int, list[Choice]],
+        offsets: dict[int, Value],
+    ) -> None:
         b, lanes, instr = self.b, self.lanes, self.nest.body[i]
         if instr.name != "load" and not is_store(instr):
             self.body.run(i, frame)
@@ -226,21 +253,18 @@ class Points:
             place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
             store(b, place, frame.get(instr.args[0], 0, lanes), dtype, None)
         elif _has_windows(access.operand):
-            entries, windows = self.tables[instr.attr]
-            nbytes = table_bytes(registers(dtype)) // MOST_VECTORS
-            moved = b.op(f"mul i64 {vector}, {nbytes}")
-            entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
-            args = position, dtype, lanes, entries, windows
+            windows = self.tables[instr.attr][1]
+            args = position, dtype, lanes, chosen[instr.attr], windows
             frame.values[i] = [load_windows(b, *args)]
         elif access.operand.kind == "array":
-            where = load_offsets(b, self.offsets[instr.attr], lanes, vector)
+            where = offsets[instr.attr]
             steps = self.body.offsets(i, frame, 0)
             where = where if steps is None else where + steps
             places = pointers(b, access.kind, self.body.address(i, frame), where)
             frame.values[i] = [gather(places, dtype, None)]
         else:
             start, zero = Value(b, position, "i64", 1), Value(b, "0", "i64", 1)
-            extra = load_offsets(b, self.offsets[instr.attr], lanes, vector)
+            extra = offsets[instr.attr]
             frame.values[i] = [iota(start, zero, extra, dtype, lanes)]
 
 

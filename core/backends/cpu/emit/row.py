@@ -46,10 +46,12 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
 
 
 class Part(NamedTuple):
-    """The first lanes of a vector: a mask of them, and how many they are."""
+    """The first lanes of a vector: a mask of them, and how many they are; as a number
+    in `few` where that is known."""
 
     mask: Value | None
     active: str
+    few: int = 0
 
 
 class RowSweeps:
@@ -113,8 +115,8 @@ class RowSweeps:
         (sweep,) = self.plan.sweeps
         for i in self.plan.held[0]:
             self.body.run(i, held)
-        mask, active = part or (None, "")
-        frame = Frame(held.positions, 1, index, mask, active, parent=held)
+        mask, active, few = part or Part(None, "")
+        frame = Frame(held.positions, 1, index, mask, active, few, parent=held)
         self._turn(sweep, frame, [], [])
 
     def part(self, index: str, high: str) -> Part:

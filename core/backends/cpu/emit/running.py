@@ -59,7 +59,7 @@ def settled(name: str, dtype: np.dtype, state: Values) -> Values:
     if len(state) == 1:
         return state
     total, block = state
-    after = _step(name, dtype, total, [block])
+    after = advanced(name, dtype, total, [block])
     nothing = identity(block.b, name, dtype, block.lanes)
     if name != "sum":
         return [after, nothing]
@@ -74,12 +74,12 @@ def step(
 ) -> tuple[Value, Values]:
     """The next result, and what is carried on."""
     *total, block = state
-    block = _step(name, dtype, block, args)
-    result = _step(name, dtype, total[0], [block]) if total else block
+    block = advanced(name, dtype, block, args)
+    result = advanced(name, dtype, total[0], [block]) if total else block
     return result, [*total, block]
 
 
-def _step(name: str, dtype: np.dtype, before: Value, args: Values) -> Value:
+def advanced(name: str, dtype: np.dtype, before: Value, args: Values) -> Value:
     """The next result, from the one before and the operands."""
     if name == "linear":
         return args[0] * before + args[1]
@@ -108,7 +108,7 @@ def along_lanes(
     nothing = identity(x.b, name, dtype, x.lanes)
     distance = 1
     while distance < x.lanes:
-        x = _step(name, dtype, _moved_up(x, nothing, distance), [x])
+        x = advanced(name, dtype, _moved_up(x, nothing, distance), [x])
         distance *= 2
     wide = [part.splat(x.lanes) for part in state]
     result, (*_, block) = step(name, dtype, wide, [x])
@@ -130,7 +130,7 @@ def _moved_up(x: Value, nothing: Value, distance: int) -> Value:
 def _lane_by_lane(name: str, dtype: np.dtype, before: Value, args: Values) -> Value:
     text, lanes = "poison", args[0].lanes
     for lane in range(lanes):
-        before = _step(name, dtype, before, [a.lane(lane) for a in args])
+        before = advanced(name, dtype, before, [a.lane(lane) for a in args])
         text = before.b.op(
             f"insertelement {args[0].type} {text}, {before.type} {before.text},"
             f" i64 {lane}"

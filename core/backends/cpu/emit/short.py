@@ -35,12 +35,16 @@ def short_rows(
     """
     first, last, low, high = span
     length = b.op(f"sub i64 {high}, {low}")
-    for size in _one_vector(lanes):
-        sweeps = RowSweeps(b, schedule(nest), arguments, size, one=True)
+    for size in _one_vector(lanes, reads_back(nest)):
+        count = 1 << (size - 1).bit_length()
+        sweeps = RowSweeps(b, schedule(nest), arguments, count, one=True)
+        part = None
+        if size < count:
+            part = sweeps.part(low, high)._replace(few=size)
         fits = b.op(f"icmp eq i64 {length}, {size}")
         stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
         with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
-            sweeps.vector(positions, low)
+            sweeps.vector(positions, low, part)
         last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes, one=True)
     fits = b.op(f"icmp slt i64 {length}, {lanes}")
@@ -51,9 +55,11 @@ def short_rows(
     return b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
 
 
-def _one_vector(lanes: int) -> list[int]:
-    """The lengths of rows that have code without masks."""
-    return [lanes >> k for k in range(4) if lanes >> k > 1]
+def _one_vector(lanes: int, waits: bool) -> list[int]:
+    """The lengths of rows that have code without masks. waits: whether a row reads what
+    the one before has stored: masks take longest then."""
+    halves = [lanes >> k for k in range(4) if lanes >> k > 1]
+    return [*halves, 3, 1] if waits else halves
 
 
 def may_have_short_rows(launch: Launch) -> bool:

@@ -56,6 +56,26 @@ def turned_out(
     _call(b, way, emit, width, lanes, (target, *steps, columns, source))
 
 
+def turned_square(
+    b: Builder,
+    width: int,
+    lanes: int,
+    source: str,
+    along: int,
+    shape: tuple[str, str, str],
+    target: str,
+) -> None:
+    """Fills the turned block `target` with rows of a square.
+
+    along: elements between columns, one or two. shape: elements between rows, how many
+      rows, of which the last one fills lanes that are left, and columns.
+    """
+    step, rows, columns = shape
+    name = {1: "square", 2: "paired_square"}[along]
+    args = source, step, rows, columns, target
+    _call(b, name, lambda t: _emit_square(t, along), width, lanes, args)
+
+
 def _call(
     b: Builder,
     way: str,
@@ -324,3 +344,27 @@ def _emit_side_by_side_out(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
     with t.last_resort(t.is_("eq", "%down", 1)), b.loop("0", "%columns") as c:
         t.store(t.load(t.near(c), lanes), t.far("0", c))
+
+
+def _emit_square(t: _Turn, along: int) -> None:
+    """%along is the number of rows here."""
+    b, lanes = t.b, t.lanes
+    last = b.op("sub i64 %along, 1")
+    rows = []
+    for k in range(lanes):
+        row = b.least(str(k), last)
+        rows.append(t.moved("%far", b.op(f"mul i64 {row}, %down")))
+
+    def piece(row: str) -> Value:
+        if along == 1:
+            return t.load(row, _PIECE)
+        low, high = (t.load(t.moved(row, k), _PIECE) for k in (0, _PIECE - 1))
+        return low.shuffle([0, 2, 5, 7], high)
+
+    with t.last_resort(t.has_pieces()), t.pieces() as c:
+        offset = c if along == 1 else b.op(f"mul i64 {c}, {along}")
+        t.put([piece(t.moved(row, offset)) for row in rows], c)
+    with b.loop("0", "%columns") as c:
+        offset = c if along == 1 else b.op(f"mul i64 {c}, {along}")
+        for k, row in enumerate(rows):
+            t.store(t.load(t.moved(row, offset), 1), t.near(c, str(k)))

@@ -141,9 +141,16 @@ class TurnedArrays:
             along, columns = "0", "1"
             if access.operand.mid:
                 along, columns = read(b, access.mid[0]), self.columns
+            if access.operand.mid and access.operand.back:
+                end = b.op(f"mul i64 {self._last()}, {along}")
+                far, along = access.moved(b, far, end), "1"
             turn = turned_out if stores else turned_in
             width, lanes = 8 * access.operand.dtype.itemsize, self.body.lanes
             turn(b, width, lanes, far, (access.inner, along), columns, block)
+
+    def _last(self) -> str:
+        """The last column, which rows that go backwards begin with in memory."""
+        return self.body.b.op(f"sub i64 {self.columns}, 1")
 
     def run(self, i: int, frame: Frame, column: str = "0") -> None:
         """Emits instruction i for all rows, and one column if it depends on that."""
@@ -155,7 +162,10 @@ class TurnedArrays:
             self.body.run(i, frame)
             return
         dtype = self.nest.operands[instr.attr].dtype
-        at = column if self.nest.operands[instr.attr].mid else "0"
+        operand = self.nest.operands[instr.attr]
+        at = column if operand.mid else "0"
+        if operand.mid and operand.back:
+            at = b.op(f"sub i64 {self._last()}, {column}")
         place = vector_at(b, lanes, block, dtype, at)
         if instr.name == "load":
             frame.values[i] = [load(b, place, dtype, lanes, None)]

@@ -199,20 +199,44 @@ def _carried_over(b: Builder, digit: str, above: str, size: str) -> tuple[str, s
     return b.op(f"select i1 {full}, i64 0, i64 {digit}"), above
 
 
+class Choice(NamedTuple):
+    """An entry of a table, read: which words lanes take, the mask of a window, where
+    the first one begins, and how far behind it the last one does."""
+
+    which: Value
+    mask: Value
+    start: str
+    last: str
+
+
+def read_choices(b: Builder, dtype: np.dtype, lanes: int, entries: str) -> list[Choice]:
+    """The entries at this address: one for each register of a vector."""
+    found = []
+    for n in range(registers(dtype)):
+        entry = b.op(f"getelementptr i8, ptr {entries}, i64 {n * ENTRY_BYTES}")
+        start, last, count = (
+            b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {entry}, i64 {at}')}")
+            for at in (_START, _LAST, _COUNT)
+        )
+        words = b.op(f"load <{lanes} x i32>, ptr {entry}, align 64")
+        limit = Value(b, b.op(f"trunc i64 {count} to i32"), "i32", 1)
+        mask = lane_numbers(b, "i32", lanes).compare("ult", limit)
+        which = Value(b, words, "i32", lanes)
+        found.append(Choice(which, mask, start, last))
+    return found
+
+
 def load_windows(
     b: Builder,
     base: str,
     dtype: np.dtype,
     lanes: int,
-    entries: str,
+    choices: Sequence[Choice],
     windows: str,
 ) -> Value:
-    """The vector that the entries at this address tell of. base: the address of the
-    first point of its group of rows."""
-    parts = []
-    for n in range(registers(dtype)):
-        entry = b.op(f"getelementptr i8, ptr {entries}, i64 {n * ENTRY_BYTES}")
-        parts.append(_register(b, base, dtype, lanes, entry, windows))
+    """The vector that entries of a table tell of. base: the address of the first point
+    of its group of rows."""
+    parts = [_register(b, base, dtype, lanes, choice, windows) for choice in choices]
     kind = memory_kind(dtype)
     if len(parts) == 1:
         (words,) = parts
@@ -227,38 +251,29 @@ def load_windows(
 
 
 def _register(
-    b: Builder, base: str, dtype: np.dtype, lanes: int, entry: str, windows: str
+    b: Builder, base: str, dtype: np.dtype, lanes: int, choice: Choice, windows: str
 ) -> Value:
     kind = f"i{8 * min(dtype.itemsize, 4)}"
-
-    def number(at: int) -> str:
-        return b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {entry}, i64 {at}')}")
-
-    def moved(offset: str) -> str:
-        return b.op(f"getelementptr {kind}, ptr {base}, i64 {offset}")
-
-    which = Value(b, b.op(f"load <{lanes} x i32>, ptr {entry}, align 64"), "i32", lanes)
-    start, align = number(_START), int(kind[1:]) // 8
-    count = Value(b, b.op(f"trunc i64 {number(_COUNT)} to i32"), "i32", 1)
-    mask = lane_numbers(b, "i32", lanes).compare("ult", count)
-    of = f"<{lanes} x {kind}>"
+    align, of = int(kind[1:]) // 8, f"<{lanes} x {kind}>"
     symbol = f"@llvm.masked.load.{mangled(kind, lanes)}.p0"
     b.declare(f"{of} {symbol}(ptr, <{lanes} x i1>, {of})")
+    which, mask = choice.which, choice.mask
 
     def window(offset: str) -> Value:
         # What is shorter than a window, beside others that are not, has no second one.
+        place = b.op(f"getelementptr {kind}, ptr {base}, i64 {offset}")
         text = b.op(
-            f"call {of} {symbol}(ptr align {align} {moved(offset)},"
+            f"call {of} {symbol}(ptr align {align} {place},"
             f" {mask.type} {mask.text}, {of} zeroinitializer)"
         )
         return Value(b, text, kind, lanes)
 
     narrow = which if kind == "i32" else which.cast("trunc", kind)
-    found = _chosen(window(start), narrow)
+    found = _chosen(window(choice.start), narrow)
     with b.carrying("1", windows, "1", [(found.type, found.text)]) as turn:
         before = Value(b, turn.values[0], kind, lanes)
-        begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), number(_LAST))
-        chosen = _chosen(window(b.op(f"add i64 {start}, {begins}")), narrow)
+        begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), choice.last)
+        chosen = _chosen(window(b.op(f"add i64 {choice.start}, {begins}")), narrow)
         behind = b.op(f"trunc i64 {b.op(f'mul i64 {turn.index}, {lanes}')} to i32")
         mine = (which & -lanes).compare("eq", Value(b, behind, "i32", 1))
         turn.next = [select(mine, chosen, before).text]

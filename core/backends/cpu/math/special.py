@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from treadle.backends.cpu.emit.lanes import Value, fma, intrinsic, select
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    counted_intrinsic,
+    fma,
+    intrinsic,
+    mangled,
+    select,
+)
 from treadle.backends.cpu.math.exp import (
     INF,
     LN2,
@@ -247,6 +254,25 @@ def whole_power(x: Value, n: int) -> Value:
         if n:
             power = power * power
     return x.like(1) if result is None else result
+
+
+def power_of_integers(x: Value, n: Value) -> Value:
+    """x**n for unsigned n, by squaring, up to the last bit of any lane's exponent."""
+    b, most = x.b, n
+    if n.lanes > 1:
+        symbol = f"@llvm.vector.reduce.or.{mangled(n.kind, n.lanes)}"
+        b.declare(f"{n.kind} {symbol}({n.type})")
+        text = b.op(f"call {n.kind} {symbol}({n.type} {n.text})")
+        most = Value(b, text, n.kind, 1)
+    most = most if most.kind == "i64" else most.cast("zext", "i64")
+    count = b.op(f"sub i64 64, {counted_intrinsic('ctlz', most, False).text}")
+    first = [(v.type, v.text) for v in (x.like(1), x, n)]
+    with b.carrying("0", count, "1", first) as turn:
+        result, power, left = (Value(b, t, x.kind, x.lanes) for t in turn.values)
+        is_odd = (left & 1).compare("ne", 0)
+        result = select(is_odd, result * power, result)
+        turn.next = [v.text for v in (result, power * power, left.op("lshr", 1))]
+    return Value(b, turn.values[0], x.kind, x.lanes)
 
 
 def lgamma(x: Value) -> Value:

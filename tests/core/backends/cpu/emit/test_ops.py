@@ -70,7 +70,7 @@ def check_op(name, arrays, dtype=None, attr=None) -> None:
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
 def test_every_operation(dtype: str) -> None:
     x, y = (values(dtype, 333) for _ in range(2))
-    for name in (*BINARY, *BITWISE, *SHIFTS):
+    for name in (*BINARY, *BITWISE, *SHIFTS, "power_of_integers"):
         if supported(name, np.dtype(dtype)):
             if dtype == "bool" and name in ("add", "mul"):
                 continue

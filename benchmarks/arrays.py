@@ -1,0 +1,67 @@
+"""Rows of `operations.py`: arrays turned and cut, short rows, waves on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import treadle as td
+import treadle.numpy as tnp
+
+Function = Callable[..., Any]
+rng = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype("float32")
+
+
+def waves(np: Any, scan: Function, *fields: Any) -> Any:
+    """Steps of Maxwell's equations on a grid (Yee, 1966), in two dimensions."""
+
+    def step(fields: Any, _: None) -> Any:
+        e, hx, hy = fields
+        hx = hx.at[:, :-1].add(-0.5 * (e[:, 1:] - e[:, :-1]))
+        hy = hy.at[:-1].add(0.5 * (e[1:] - e[:-1]))
+        along, across = hy[1:-1, 1:-1] - hy[:-2, 1:-1], hx[1:-1, 1:-1] - hx[1:-1, :-2]
+        return (e.at[1:-1, 1:-1].add(0.5 * (along - across)), hx, hy), None
+
+    return scan(step, fields, None, length=100)[0]
+
+
+def rows() -> Iterator[Any]:
+    """What it is, the function in Treadle and in JAX, and its arguments."""
+    points, square = normal(10_000, 3), normal(1000, 1000)
+    whole = rng.integers(0, 10, 100_000, dtype="int32")
+    functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
+        "10x10000 transposed": (lambda np, x: np.array(x.T), normal(10, 10_000)),
+        "1000x1000 transposed": (lambda np, x: np.array(x.T), square),
+        "cumsum of 100000x3 along rows": (
+            lambda np, x: np.cumsum(x, 1),
+            normal(100_000, 3),
+        ),
+        "100000 whole numbers to powers": (lambda np, x: x**x, whole),
+        "slopes of 1000x1000": (lambda np, x: np.gradient(x), square),
+        "sums into the middle of 1000x1000": (
+            lambda np, x: x.at[1:-1, 1:-1].add(2 * x[2:, 2:]),
+            square,
+        ),
+        "lengths of 10000 points by their columns": (
+            lambda np, x: np.sqrt(x[:, 0] ** 2 + x[:, 1] ** 2 + x[:, 2] ** 2),
+            points,
+        ),
+        "cross products of 10000 points": (
+            lambda np, x: np.cross(x, x[::-1]),
+            points,
+        ),
+    }
+    for title, (function, *arrays) in functions.items():
+        yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)
+    fields = tuple(normal(256, 256) / 100 for _ in range(3))
+    ours, theirs = partial(waves, tnp, td.scan), partial(waves, jnp, lax.scan)
+    yield "waves on a grid of 256x256, 100 steps", ours, theirs, fields
