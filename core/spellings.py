@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 
-REFUSED = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+REFUSED = re.compile(
+    r"(?:[\w<>]+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
+    r"(?:\. Did you mean '\w+'\?)?"
+)
 """What Python says of a keyword that a function doesn't have."""
 
 _OURS = {
