@@ -117,7 +117,7 @@ def _different(
     axis: int,
     shape: tuple[int, ...],
     rest: tuple[int, ...],
-    mode: str | None,
+    mode: str | None = None,
 ) -> Array:
     """Draws without replacement: the largest of the logits with Gumbel noise [1].
 
