@@ -28,6 +28,7 @@ _OURS = {
     "a_max": ("max",),
     "interpolation": ("method",),
     "prec": ("precision",),
+    "rcond": ("rtol",),
     "static_argnums": ("static",),
     "static_argnames": ("static",),
     "donate_argnums": ("donate",),
