@@ -271,15 +271,15 @@ def _starts(name: str, indices: Any) -> Any:
 
 def outer(function: Any, x: ArrayLike, y: ArrayLike) -> Array:
     name = f"{function.__name__}.outer"
-    x, y = as_array(operand(name, x)), as_array(operand(name, y))
-    return function(reshape(x, (*x.shape, *[1] * y.ndim)), y)
+    first, second = as_array(operand(name, x)), as_array(operand(name, y))
+    return function(reshape(first, (*first.shape, *[1] * second.ndim)), second)
 
 
 def at_places(
     function: Any, x: ArrayLike, indices: Any, y: ArrayLike, *, inplace: bool = True
 ) -> Array:
     name = f"{function.__name__}.at"
-    x = as_array(operand(name, x))
+    array = as_array(operand(name, x))
     if inplace:
         way = _UPDATES.get(function)
         better = f"`x = x.at[i].{way}(y)`, or " if way else ""
@@ -287,19 +287,19 @@ def at_places(
             f"{name}: arrays don't change{at(user_source())}\nTake what is returned: "
             f"{better}`x = tnp.{name}(x, i, y, inplace=False)`."
         )
-    if function in _UPDATES and x.dtype != dtypes.bool_:
-        return getattr(At(x)[indices], _UPDATES[function])(y)
-    flat = ravel(x)
+    if function in _UPDATES and array.dtype != dtypes.bool_:
+        return getattr(At(array)[indices], _UPDATES[function])(y)
+    flat = ravel(array)
     # What is out of range has the place after the last one, and is dropped.
-    numbers = At(reshape(arange(x.size), x.shape))[indices]
-    places = numbers.get(mode="fill", fill_value=x.size)
+    numbers = At(reshape(arange(array.size), array.shape))[indices]
+    places = numbers.get(mode="fill", fill_value=array.size)
     values = ravel(broadcast_to_shape(as_array(operand(name, y)), places.shape))
 
     def step(out: Any, update: Any) -> Any:
         i, value = update
         return At(out)[i].set(function(out[i], value)), None
 
-    return reshape(scan(step, flat, (ravel(places), values))[0], x.shape)
+    return reshape(scan(step, flat, (ravel(places), values))[0], array.shape)
 
 
 def _equip(function: Ufunc) -> None:
@@ -307,17 +307,17 @@ def _equip(function: Ufunc) -> None:
     function.nin, function.nout = 2, 1
     function.identity = _IDENTITIES.get(function)
     for name, method in _METHODS.items():
-        made = partial(boundary(method), function)
+        made = partial(method, function)
         made.__doc__ = getattr(Ufunc, name).__doc__
         setattr(function, name, made)
 
 
-_METHODS = {
-    "reduce": reduce,
-    "accumulate": accumulate,
-    "reduceat": reduceat,
-    "outer": outer,
-    "at": at_places,
+_METHODS: dict[str, Callable[..., Array]] = {
+    "reduce": boundary(reduce),
+    "accumulate": boundary(accumulate),
+    "reduceat": boundary(reduceat),
+    "outer": boundary(outer),
+    "at": boundary(at_places),
 }
 
 for _function in (*_ANY_ORDER, *_OTHERS):
