@@ -166,6 +166,7 @@ _SYNONYMS = {
     "registerpytreewithkeysclass": "treadle.tree.register",
     "reflectionpad2d": "treadle.nn.Pad",
     "replicationpad2d": "treadle.nn.Pad",
+    "replace": "treadle.nn.at",
     "restore": "treadle.checkpoint.restore",
     "rnncell": "treadle.nn.SimpleCell",
     "rotarypositionalembedding": "treadle.nn.RotaryEmbedding",
@@ -245,6 +246,14 @@ _PLACES = {
     "util": "use Python's own: `zip(x, y, strict=True)`",
 }
 """Modules of JAX that have no counterpart of one name, asked of ours for it."""
+_PLACES_OF_OPTAX = {
+    "assignment": "use SciPy's, outside of compiled programs",
+    "contrib": "what is here has no name between: `optim.muon`, `optim.prodigy`",
+    "losses": "losses are in `treadle.nn`: `nn.cross_entropy`, `nn.squared_error`",
+    "schedules": "what is here has no name between: `optim.cosine_decay_schedule`",
+    "transforms": "what is here has no name between: `optim.chain`, `optim.partition`",
+    "treeutils": "use `treadle.optim.tree`: `optim.tree.add`, without `tree_` again",
+}
 _ELSEWHERE = {
     ("treadle.nn", "select"): "treadle.tree.select",
 }
@@ -366,8 +375,8 @@ def _remedy(module: str, name: str) -> str:
         return remedy
     if said := _said(module, name):
         return said
-    if module in ("treadle", "treadle.extend") and _plain(name) in _PLACES:
-        return f": {_PLACES[_plain(name)]}"
+    if place := _place(module, name):
+        return f": {place}"
     theirs = f"{_NUMPY.get(module, '')}.{name}"
     unlike = not found.startswith(("treadle.numpy", "treadle.rng"))
     if module in _NUMPY and unlike and callable(_numpy_function(theirs)):
@@ -380,6 +389,13 @@ def _remedy(module: str, name: str) -> str:
     if near := _near(module, name):
         return f": did you mean `{near}`?"
     return next(filter(None, (_said(place, name) for place in elsewhere())), "")
+
+
+def _place(module: str, name: str) -> str:
+    """What is to be said of a module of JAX or Optax."""
+    if module in ("treadle", "treadle.extend"):
+        return _PLACES.get(_plain(name), "")
+    return _PLACES_OF_OPTAX.get(_plain(name), "") if module == "treadle.optim" else ""
 
 
 def _numpy_function(path: str) -> Any:
