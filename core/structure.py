@@ -118,23 +118,22 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Structure):
+        if (
+            not isinstance(other, Structure)
+            or self._hash != other._hash
+            or self.kind is not other.kind
+            or self.aux != other.aux
+        ):
             return False
-        pairs = [(self, other)]
-        for a, b in pairs:
-            same = a._hash == b._hash and a.kind is b.kind and a.aux == b.aux
-            if not same or len(a.children) != len(b.children):
-                return False
-            # A list and no recursion: trees may be deep.
-            pairs += [
-                (x, y)
-                for x, y in zip(a.children, b.children, strict=True)
-                if x is not y
-            ]
-        # Equal children are shared from now on: a jitted step compares its model's
-        # structure with the same other one again and again.
-        self.children = other.children
-        return True
+        try:
+            same = self.children == other.children
+        except RecursionError:
+            same = _equal_below(self, other)
+        if same:
+            # Equal children are shared from now on: a jitted step compares its model's
+            # structure with the same other one again and again.
+            self.children = other.children
+        return same
 
     def __hash__(self) -> int:
         return self._hash
@@ -153,6 +152,18 @@ class Structure:
             out.append(f"{', ' * bool(i)}{key_name((key,)).lstrip('.')}: ")
             child._write(out)
         out.append(")")
+
+
+def _equal_below(first: Structure, second: Structure) -> bool:
+    """Whether the children of two structures are equal, without recursion: where trees
+    are deep."""
+    pairs = [(first, second)]
+    for a, b in pairs:
+        same = a._hash == b._hash and a.kind is b.kind and a.aux == b.aux
+        if not same or len(a.children) != len(b.children):
+            return False
+        pairs += zip(a.children, b.children, strict=True)
+    return True
 
 
 _registry: dict[Any, _Node] = {}
