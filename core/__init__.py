@@ -15,6 +15,7 @@ from treadle import lax as lax
 from treadle import numpy as numpy
 from treadle import scipy as scipy
 from treadle import tree as tree
+from treadle.api import keywords as _keywords
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients
 from treadle.api.associative import associative_scan as associative_scan
@@ -131,10 +132,15 @@ else:
 
 __version__: str  # of the installed package, found when it is asked for
 
+_keywords.show_remedies()
 _suggest(__name__)
 _suggest("treadle.debug")
+_suggest("treadle.dtypes")
+_suggest("treadle.errors")
+_suggest("treadle.extend")
 _suggest("treadle.image")
 _suggest("treadle.lax")
+_suggest("treadle.ops")
 _suggest("treadle.scipy")
 _suggest("treadle.scipy.special")
 _suggest("treadle.scipy.stats")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Any
 
-from treadle.errors import StructureError
+from treadle.errors import StructureError, at, user_source
 from treadle.structure import (
     LEAF,
     Path,
     Structure,
     key_name,
     name_of_kind,
+    node_of,
     top_level,
 )
+
+_DEEP = 200
+"""Levels from which on a tree, and not what calls us, uses up Python's frames."""
 
 
 def flatten_up_to(form: Structure, tree: Any, none: bool = False) -> list[Any]:
@@ -85,3 +91,34 @@ def _unlike(form: Structure, tree: Any) -> str:
     if len(children) != len(form.children):
         return f"expected {len(form.children)} entries, found {len(children)}"
     return f"static {form.aux!r} against {aux!r}"
+
+
+def endless(tree: Any) -> StructureError | None:
+    """What is wrong with a tree that takes more frames than Python has; None if nothing
+    is, and others have used them up."""
+    above: list[Any] = []
+    waiting: list[Iterator[Any]] = [iter([tree])]
+    while waiting:
+        for child in waiting[-1]:
+            if child is not None and node_of(type(child)) is not None:
+                break
+        else:
+            waiting.pop()
+            del above[-1:]
+            continue
+        kind = name_of_kind(type(child))
+        if any([child is one for one in above]):
+            return StructureError(
+                f"a {kind} holds itself{at(user_source())}\nPytrees are finite: each "
+                "container is flattened with all that is inside of it."
+            )
+        above.append(child)
+        waiting.append(iter(top_level(child)[0]))
+        if len(above) > _DEEP:
+            return StructureError(
+                f"a pytree has too many levels: {kind} in {kind}, hundreds of them. "
+                f"Python has {sys.getrecursionlimit()} frames, and each level takes "
+                f"one{at(user_source())}\nKeep what is alike side by side in one list, "
+                "or stack it in one array: `tnp.stack`."
+            )
+    return None

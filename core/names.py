@@ -25,11 +25,11 @@ _LISTS = (
     "treadle.metrics",
     "treadle.lax",
     "treadle.nn.init",
+    "treadle.debug",
 )
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
     "treadle.tree",
-    "treadle.debug",
     "treadle.np.fft",
     "treadle.np.linalg",
     "treadle.scipy.integrate",
@@ -38,6 +38,10 @@ _MODULES = (
     "treadle.scipy.sparse.linalg",
     "treadle.optim.tree",
 )
+_PARTS = {
+    "treadle.tree": ("treadle.structure", "treadle.matching", "treadle.selection")
+}
+"""Where else modules have public names from."""
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 """Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
@@ -67,6 +71,7 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
+    "concretizationtypeerror": "treadle.errors.TracerError",
     "conv": "treadle.nn.Conv2d",
     "convexkldivergence": "treadle.nn.generalized_kl_divergence",
     "convtranspose": "treadle.nn.ConvTranspose2d",
@@ -87,6 +92,7 @@ _SYNONYMS = {
     "dropout3d": "treadle.nn.Dropout",
     "dynamiclossscale": "treadle.nn.LossScale",
     "dynamicscale": "treadle.nn.LossScale",
+    "dtypelike": "treadle.dtypes.DTypeLike",
     "embed": "treadle.nn.Embedding",
     "exponentiallr": "treadle.optim.exponential_decay",
     "featurealphadropout": "treadle.nn.AlphaDropout",
@@ -94,6 +100,7 @@ _SYNONYMS = {
     "filterjit": "treadle.jit",
     "filtervalueandgrad": "treadle.value_and_grad",
     "filtervmap": "treadle.vmap",
+    "flattenutil": "treadle.tree",
     "fromnumpy": "treadle.numpy.asarray",
     "frompretrained": "treadle.models.from_huggingface",
     "functional": "treadle.nn",
@@ -104,6 +111,7 @@ _SYNONYMS = {
     "hardswish": "treadle.nn.hard_silu",
     "huberloss": "treadle.nn.huber",
     "inferencemode": "treadle.nn.inference",
+    "initializers": "treadle.nn.init",
     "injecthyperparams": "treadle.optim.hyperparameters",
     "instancenorm1d": "treadle.nn.InstanceNorm",
     "instancenorm2d": "treadle.nn.InstanceNorm",
@@ -158,6 +166,7 @@ _SYNONYMS = {
     "registerpytreewithkeysclass": "treadle.tree.register",
     "reflectionpad2d": "treadle.nn.Pad",
     "replicationpad2d": "treadle.nn.Pad",
+    "replace": "treadle.nn.at",
     "restore": "treadle.checkpoint.restore",
     "rnncell": "treadle.nn.SimpleCell",
     "rotarypositionalembedding": "treadle.nn.RotaryEmbedding",
@@ -189,6 +198,9 @@ _SYNONYMS = {
     "syncbatchnorm": "treadle.nn.BatchNorm",
     "tabulate": "treadle.nn.summary",
     "tensor": "treadle.numpy.array",
+    "tracerarrayconversionerror": "treadle.errors.TracerError",
+    "tracerboolconversionerror": "treadle.errors.TracerError",
+    "tracerintegerconversionerror": "treadle.errors.TracerError",
     "transformerdecoderlayer": "treadle.nn.TransformerDecoderBlock",
     "transformerencoderlayer": "treadle.nn.TransformerEncoderBlock",
     "treeall": "treadle.tree.all",
@@ -207,9 +219,40 @@ _SYNONYMS = {
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
     "truncnormal": "treadle.nn.init.truncated_normal",
+    "unexpectedtracererror": "treadle.errors.TracerError",
     "unitwisenorm": "treadle.optim.unit_norm",
     "welford": "treadle.metrics.Statistics",
     "zeropad2d": "treadle.nn.Pad",
+}
+_PLACES = {
+    "core": "use `treadle.extend` for operations of your own; `treadle.typeof` and "
+    "`treadle.is_traced` say what a value is",
+    "experimental": "what is here has no name between: `treadle.io_callback`, "
+    "`treadle.debug.checkify`, `treadle.scipy.integrate.odeint`",
+    "export": "use `treadle.jit(f).lower(...)`: compiled programs are kept on the disk",
+    "interpreters": "use `treadle.extend.primitive`: its rules are arguments",
+    "jet": "not planned: `treadle.jvp` of `treadle.jvp` gives higher derivatives",
+    "linearutil": "use `functools.partial` and closures: functions need no wrapper",
+    "maps": "use `treadle.vmap` with `axis_name`",
+    "monitoring": "use `treadle.debug.log_compiles`, and `treadle.jit(f).report()`",
+    "ode": "use `treadle.scipy.integrate.odeint`",
+    "pallas": "use `treadle.kernel`, or `treadle.extend.primitive`",
+    "profiler": "use `treadle.profile`: a table, a picture and a Perfetto file",
+    "sharding": "later: several devices and processes",
+    "sparse": "not planned: `treadle.segment_sum` and `x.at[i].add` sum over edges; "
+    "`treadle.scipy.sparse.linalg` solves with functions",
+    "stages": "use `treadle.jit(f).trace(...)`, whose results have `.lower()` and "
+    "`.compile()`",
+    "util": "use Python's own: `zip(x, y, strict=True)`",
+}
+"""Modules of JAX that have no counterpart of one name, asked of ours for it."""
+_PLACES_OF_OPTAX = {
+    "assignment": "use SciPy's, outside of compiled programs",
+    "contrib": "what is here has no name between: `optim.muon`, `optim.prodigy`",
+    "losses": "losses are in `treadle.nn`: `nn.cross_entropy`, `nn.squared_error`",
+    "schedules": "what is here has no name between: `optim.cosine_decay_schedule`",
+    "transforms": "what is here has no name between: `optim.chain`, `optim.partition`",
+    "treeutils": "use `treadle.optim.tree`: `optim.tree.add`, without `tree_` again",
 }
 _ELSEWHERE = {
     ("treadle.nn", "select"): "treadle.tree.select",
@@ -332,6 +375,8 @@ def _remedy(module: str, name: str) -> str:
         return remedy
     if said := _said(module, name):
         return said
+    if place := _place(module, name):
+        return f": {place}"
     theirs = f"{_NUMPY.get(module, '')}.{name}"
     unlike = not found.startswith(("treadle.numpy", "treadle.rng"))
     if module in _NUMPY and unlike and callable(_numpy_function(theirs)):
@@ -344,6 +389,13 @@ def _remedy(module: str, name: str) -> str:
     if near := _near(module, name):
         return f": did you mean `{near}`?"
     return next(filter(None, (_said(place, name) for place in elsewhere())), "")
+
+
+def _place(module: str, name: str) -> str:
+    """What is to be said of a module of JAX or Optax."""
+    if module in ("treadle", "treadle.extend"):
+        return _PLACES.get(_plain(name), "")
+    return _PLACES_OF_OPTAX.get(_plain(name), "") if module == "treadle.optim" else ""
 
 
 def _numpy_function(path: str) -> Any:
@@ -399,4 +451,6 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in (*_LISTS, *_LAST) or getattr(value, "__module__", "") == home
+    return place in (*_LISTS, *_LAST) or (
+        getattr(value, "__module__", "") in (home, *_PARTS.get(place, ()))
+    )

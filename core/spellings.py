@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 
-REFUSED = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+REFUSED = re.compile(
+    r"(?:[\w<>]+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
+    r"(?:\. Did you mean '\w+'\?)?"
+)
 """What Python says of a keyword that a function doesn't have."""
 
 _OURS = {
@@ -25,6 +28,7 @@ _OURS = {
     "a_max": ("max",),
     "interpolation": ("method",),
     "prec": ("precision",),
+    "rcond": ("rtol",),
     "static_argnums": ("static",),
     "static_argnames": ("static",),
     "donate_argnums": ("donate",),

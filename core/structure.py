@@ -118,32 +118,52 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        same = (
-            isinstance(other, Structure)
-            and self._hash == other._hash
-            and self.kind is other.kind
-            and self.aux == other.aux
-            and self.children == other.children
-        )
+        if (
+            not isinstance(other, Structure)
+            or self._hash != other._hash
+            or self.kind is not other.kind
+            or self.aux != other.aux
+        ):
+            return False
+        try:
+            same = self.children == other.children
+        except RecursionError:
+            same = _equal_below(self, other)
         if same:
             # Equal children are shared from now on: a jitted step compares its model's
             # structure with the same other one again and again.
-            self.children = other.children  # type: ignore[attr-defined]
+            self.children = other.children
         return same
 
     def __hash__(self) -> int:
         return self._hash
 
     def __repr__(self) -> str:
-        if self is LEAF:
-            return "*"
-        if self.is_none:
-            return "None"
-        inside = ", ".join(
-            f"{key_name((k,)).lstrip('.')}: {c}"
-            for k, c in zip(self.keys(), self.children, strict=True)
-        )
-        return f"{self.name}({inside})"
+        out: list[str] = []
+        self._write(out)
+        return "".join(out)
+
+    def _write(self, out: list[str]) -> None:
+        if self is LEAF or self.is_none:
+            out.append("*" if self is LEAF else "None")
+            return
+        out.append(f"{self.name}(")
+        for i, (key, child) in enumerate(zip(self.keys(), self.children, strict=True)):
+            out.append(f"{', ' * bool(i)}{key_name((key,)).lstrip('.')}: ")
+            child._write(out)
+        out.append(")")
+
+
+def _equal_below(first: Structure, second: Structure) -> bool:
+    """Whether the children of two structures are equal, without recursion: where trees
+    are deep."""
+    pairs = [(first, second)]
+    for a, b in pairs:
+        same = a._hash == b._hash and a.kind is b.kind and a.aux == b.aux
+        if not same or len(a.children) != len(b.children):
+            return False
+        pairs += zip(a.children, b.children, strict=True)
+    return True
 
 
 _registry: dict[Any, _Node] = {}
@@ -410,22 +430,17 @@ def _build(structure: Structure, leaves: Iterator[Any], plain: bool) -> Any:
     node = _registry[structure.kind]
     if plain and node.hold is not None:
         return node.hold(structure, list(islice(leaves, structure.count)))
-    children = _build_children(structure, leaves, plain)
+    children = []
+    # A loop in this very function: one frame a level, as `take_apart` has.
+    for c in structure.children:
+        children.append(next(leaves) if c is LEAF else _build(c, leaves, plain))
     return node.unflatten(structure.aux, children)
-
-
-def _build_children(
-    structure: Structure, leaves: Iterator[Any], plain: bool
-) -> list[Any]:
-    return [
-        next(leaves) if c is LEAF else _build(c, leaves, plain)
-        for c in structure.children
-    ]
 
 
 def open_held(form: Structure, leaves: Sequence[Any]) -> list[Any]:
     """The children of a held node; those that can be are held themselves."""
-    return _build_children(form, iter(leaves), True)
+    rest = iter(leaves)
+    return [next(rest) if c is LEAF else _build(c, rest, True) for c in form.children]
 
 
 def top_level(tree: Any) -> tuple[Sequence[Any], Hashable]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from treadle.errors import StructureError, at, user_source
 from treadle.matching import difference as difference
+from treadle.matching import endless
 from treadle.matching import flatten_up_to as flatten_up_to
 from treadle.selection import Selector as Selector
 from treadle.selection import dotted as dotted
@@ -43,11 +44,18 @@ def flatten(
 ) -> tuple[list[Any], Structure]:
     """The leaves, left to right (dicts in key order), and the structure around them.
 
+    Raises:
+      StructureError: if a container holds itself, or for more levels than Python's
+        recursion limit has.
+
     >>> flatten({"b": 1, "a": (2, None)})[0]
     [2, 1]
     """
     out: list[Any] = []
-    return out, take_apart(tree, out, is_leaf)
+    try:
+        return out, take_apart(tree, out, is_leaf)
+    except RecursionError as error:
+        raise (endless(tree) or error) from None
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 import treadle.numpy as tnp
 from treadle import Array
 from treadle.dtypes import DTypeLike
+from treadle.errors import at, user_source
 from treadle.rng.key import Key, as_shape, check_key, compiled
-from treadle.rng.uniform import between, float_dtype, rounded
+from treadle.rng.uniform import between, float_dtype, rounded, unit, working_dtype
 
 
 def exponential(
@@ -28,17 +29,60 @@ def _exponential(u: Array, dtype: np.dtype) -> Array:
 
 
 def gumbel(
-    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+    key: Key,
+    shape: Sequence[int] = (),
+    dtype: DTypeLike = tnp.float32,
+    mode: str | None = None,
 ) -> Array:
     """The standard Gumbel distribution: of the largest of many numbers.
 
     ``argmax(logits + gumbel)`` is a sample of ``softmax(logits)``.
+
+    Args:
+      mode: "low", the default: the largest number of float32 is 16.6, which is that
+        of 2²³; "high": of twice as many digits, for what is rarer.
+
+    Raises:
+      ValueError: for another mode.
+
+    >>> from treadle import rng
+    >>> rng.gumbel(rng.key(0), (2, 3), mode="high").shape
+    (2, 3)
     """
-    return _draw("gumbel", key, shape, dtype, _gumbel, _tiny)
+    if mode_of("gumbel", mode) == "low":
+        return _draw("gumbel", key, shape, dtype, _gumbel, _tiny)
+    check_key("gumbel", key)
+    shape = as_shape("gumbel", shape)
+    return _fine_gumbel(key, shape=shape, dtype=float_dtype("gumbel", dtype))
 
 
 def _gumbel(u: Array, dtype: np.dtype) -> Array:
     return -tnp.log(-rounded(tnp.log(u), dtype))
+
+
+@compiled
+def _fine_gumbel(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Where the leading digits are small, more of them come from another number."""
+    info = ml_dtypes.finfo(dtype)
+    wide = working_dtype(dtype)
+    high, low = unit(key, shape=(2, *shape), dtype=dtype).astype(wide)
+    more = rounded(2.0**-info.nmant * low, dtype)
+    small = rounded(rounded(high + more, dtype) + float(info.tiny), dtype)
+    x = tnp.where(high >= 0.5, high, small)
+    return (-tnp.log(-rounded(tnp.log1p(-x), dtype))).astype(dtype)
+
+
+def mode_of(name: str, mode: str | None) -> str:
+    """How many digits numbers are made of: "low" or "high".
+
+    Raises:
+      ValueError: for another word.
+    """
+    if mode not in (None, "low", "high"):
+        raise ValueError(
+            f"{name}: mode is 'low' or 'high', got {mode!r}{at(user_source())}"
+        )
+    return mode or "low"
 
 
 def laplace(

@@ -6,27 +6,48 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
+
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, typeof
 from treadle.dims import plain
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.operands import one_axis
-from treadle.rng.continuous import gumbel
+from treadle.rng.continuous import gumbel, mode_of
 from treadle.rng.key import Key, as_shape, check_key
 from treadle.rng.permute import permutation
 from treadle.rng.uniform import fitting_shape, randint, uniform
 
 
-def bernoulli(key: Key, p: Any = 0.5, shape: Sequence[int] | None = None) -> Array:
+def bernoulli(
+    key: Key,
+    p: Any = 0.5,
+    shape: Sequence[int] | None = None,
+    mode: str | None = None,
+) -> Array:
     """Booleans, true with probability p.
 
     p broadcasts to `shape`, which is its own by default.
+
+    Args:
+      mode: "low", the default: probabilities of float32 are multiples of 2⁻²³; "high":
+        of 2⁻⁴⁶, for what is rarer.
+
+    Raises:
+      ValueError: for another mode.
+
+    >>> from treadle import rng
+    >>> rng.bernoulli(rng.key(0), 1e-9, (1000,), mode="high").any()
+    Array(False, dtype=bool)
     """
     check_key("bernoulli", key)
     dtype = dtypes.to_float(typeof(p).dtype)
     shape = fitting_shape("bernoulli", shape, p)
-    return uniform(key, shape, dtype) < p
+    if mode_of("bernoulli", mode) == "low":
+        return uniform(key, shape, dtype) < p
+    first, second = uniform(key, (2, *shape), dtype)
+    return second * dtype.type(2.0 ** -ml_dtypes.finfo(dtype).nmant) < p - first
 
 
 def rademacher(
@@ -44,6 +65,7 @@ def categorical(
     axis: int = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
+    mode: str | None = None,
 ) -> Array:
     """Numbers of categories, drawn with probabilities ``softmax(logits)``
     (int32, as those of `argmax`).
@@ -53,6 +75,15 @@ def categorical(
       shape: that of the result: leading axes for more draws, then the other axes of
         `logits`, which are the default.
       replace: whether the draws along the leading axes may be of the same category.
+      mode: "low" or "high": of how many digits the noise is (`gumbel`), which decides
+        how rare a category can be that is drawn.
+
+    Raises:
+      ValueError: for an axis or a shape that `logits` has not, or another mode.
+
+    >>> from treadle import rng
+    >>> rng.categorical(rng.key(0), tnp.zeros((4, 10)), mode="high").shape
+    (4,)
     """
     check_key("categorical", key)
     logits = tnp.asarray(logits)
@@ -72,15 +103,21 @@ def categorical(
             f"{at(user_source())}"
         )
     if not replace:
-        return _different(key, logits, axis, shape, rest)
+        return _different(key, logits, axis, shape, rest, mode)
     inner = list(shape[extra:])
     inner.insert(axis, logits.shape[axis])
-    noise = gumbel(key, (*shape[:extra], *inner), dtypes.to_float(logits.dtype))
+    dtype = dtypes.to_float(logits.dtype)
+    noise = gumbel(key, (*shape[:extra], *inner), dtype, mode)
     return tnp.argmax(noise + logits, axis + extra)
 
 
 def _different(
-    key: Key, logits: Array, axis: int, shape: tuple[int, ...], rest: tuple[int, ...]
+    key: Key,
+    logits: Array,
+    axis: int,
+    shape: tuple[int, ...],
+    rest: tuple[int, ...],
+    mode: str | None = None,
 ) -> Array:
     """Draws without replacement: the largest of the logits with Gumbel noise [1].
 
@@ -93,7 +130,7 @@ def _different(
             f"categorical: can't draw shape {shape} of {n} categories without "
             f"replacement, for logits of shape {logits.shape}{at(user_source())}"
         )
-    noise = gumbel(key, logits.shape, dtypes.to_float(logits.dtype))
+    noise = gumbel(key, logits.shape, dtypes.to_float(logits.dtype), mode)
     order = tnp.argsort(tnp.moveaxis(logits + noise, axis, 0), 0, descending=True)
     return order[:draws].reshape(shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,13 @@ MISSING = [
     (td, "tree_map", "treadle.tree.map"),
     (td, "filter_jit", "treadle.jit"),
     (td, "norm", "treadle.numpy.linalg.norm"),
+    (td, "checkify", "treadle.debug.checkify"),
+    (td, "log_compiles", "treadle.debug.log_compiles"),
+    (td, "register_dataclass", "treadle.tree.register_dataclass"),
+    (td.ops, "segment_sum", "treadle.segment_sum"),
+    (td.errors, "ConcretizationTypeError", "treadle.errors.TracerError"),
+    (nn, "initializers", "treadle.nn.init"),
+    (nn, "replace", "treadle.nn.at"),
     (tnp, "normal", "treadle.rng.normal"),
     (tnp, "relu", "treadle.nn.relu"),
     (nn, "ReLU", "treadle.nn.relu"),
@@ -226,3 +234,20 @@ def test_what_is_not_python_is_installed_too() -> None:
     others = {p.name for p in (ROOT / "core").iterdir() if p.is_file()}
     others = {n for n in others if not n.endswith((".py", ".md"))}
     assert set(setup["package-data"]["treadle"]) == others
+
+
+MODULES = [
+    *[(td, name) for name in names._PLACES],
+    *[(optim, name) for name in names._PLACES_OF_OPTAX],
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), MODULES, ids=[f"{m.__name__}.{n}" for m, n in MODULES]
+)
+def test_modules_of_other_libraries(module: Any, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no `{name}`: ") as caught:
+        getattr(module, name)
+    for named in re.findall(r"`((?:treadle|optim|nn)\.[\w.]+)", str(caught.value)):
+        path = named if named.startswith("treadle") else f"treadle.{named}"
+        assert resolve_name(path) is not None

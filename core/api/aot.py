@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from treadle import tree
 from treadle.api.args import name_of
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from treadle.run.execute import Executable
     from treadle.run.figures import CostAnalysis
     from treadle.run.usage import MemoryAnalysis
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _OTHER = """\
 the compiled program of {} was made for other arguments{}
@@ -133,7 +136,7 @@ def _late(module: str) -> Any:
     return importlib.import_module(f"treadle.{module}")
 
 
-class _Stage:
+class _Stage(Generic[P, R]):
     """What all stages of a program have."""
 
     _is = "a program"
@@ -154,7 +157,7 @@ def _same(a: ArrayType, b: ArrayType) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
 
 
-class Traced(_Stage):
+class Traced(_Stage[P, R]):
     """A function as a graph, for arguments of certain types: `jit(f).trace(...)`.
 
     in_tree, args_info: the structure of (args, kwargs), and a `ShapeDtype` for each
@@ -174,7 +177,7 @@ class Traced(_Stage):
         return repr(self.graph)
 
     @boundary
-    def lower(self) -> Lowered:
+    def lower(self) -> Lowered[P, R]:
         """Plans the program for the default device: kernels, their order, memory."""
         if any(isinstance(c, Tracer) for c in self._made.entry.captured):
             raise TracerError(
@@ -184,7 +187,7 @@ class Traced(_Stage):
         return Lowered(self._made)
 
 
-class _Planned(_Stage):
+class _Planned(_Stage[P, R]):
     """Stages with a plan."""
 
     @property
@@ -220,7 +223,7 @@ class _Planned(_Stage):
         return _late("run.explain").explain(self.plan)
 
 
-class Lowered(_Planned):
+class Lowered(_Planned[P, R]):
     """A program as kernels with places in memory, for a device: `jit(f).lower(...)`.
     It has what `Traced` has, and numbers."""
 
@@ -231,12 +234,12 @@ class Lowered(_Planned):
         return _late("show").show_plan(self.plan)
 
     @boundary
-    def compile(self) -> Compiled:
+    def compile(self) -> Compiled[P, R]:
         """Makes machine code of it."""
         return Compiled(self._made)
 
 
-class Compiled(_Planned):
+class Compiled(_Planned[P, R]):
     """A program that can be called: `jit(f).lower(...).compile()`.
 
     It is called as the function is, static arguments included, and never traces nor
@@ -279,7 +282,7 @@ class Compiled(_Planned):
         return self.program.target.text(self.plan)
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if type(state.interpreter) not in (EagerInterpreter, Elsewhere):
             raise TypeError(
                 f"the compiled program of {self.name} was called while a transform is "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from treadle import tree
 from treadle.api.args import check_leaf, name_of, signature_of
@@ -14,6 +14,7 @@ from treadle.api.staging import type_of_leaf
 from treadle.arraytype import ArrayType
 from treadle.control import callback as ops
 from treadle.errors import at, user_source
+from treadle.run.array import Array
 from treadle.trace.op import Op
 
 
@@ -61,6 +62,46 @@ def _bind(
     return out_form.unflatten(outs)
 
 
+@overload
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: ArrayType | Array,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Array: ...
+@overload
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: tuple[ArrayType | Array, ...],
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> tuple[Array, ...]: ...
+@overload
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: list[ArrayType | Array],
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> list[Array]: ...
+@overload
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: dict[str, ArrayType | Array],
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> dict[str, Array]: ...
+@overload
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: Any,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Any: ...
 @boundary
 def pure_callback(
     function: Callable[..., Any],
@@ -113,6 +154,54 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: ArrayType | Array,
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> Array: ...
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: tuple[ArrayType | Array, ...],
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> tuple[Array, ...]: ...
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: list[ArrayType | Array],
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> list[Array]: ...
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: dict[str, ArrayType | Array],
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> dict[str, Array]: ...
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: None,
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> None: ...
+@overload
+def io_callback(
+    function: Callable[..., Any],
+    result_types: Any,
+    *args: Any,
+    ordered: bool = True,
+    **kwargs: Any,
+) -> Any: ...
 @boundary
 def io_callback(
     function: Callable[..., Any],

@@ -113,7 +113,9 @@ class _Checker:
             self._compare(point, out, point.out, f"the value beside {what}")
             ct = _random(point.out, 1)
             found = _inner(pullback(ct), point.direction)
-            self._close(point, found, _inner(ct, point.slope), what)
+            wanted = _inner(ct, point.slope)
+            scale = _inner(tree.map(np.abs, ct), tree.map(np.abs, point.slope))
+            self._close(point, found, wanted, what, scale)
             if order > 1:
 
                 def pulled(*args: Any) -> Any:
@@ -129,12 +131,17 @@ class _Checker:
             if a.size:
                 worst = np.argmax(np.abs(a - b))
                 where = f" at {tree.key_name(path)}" if path else ""
-                self._close(point, a.flat[worst], b.flat[worst], what + where)
+                scale = float(np.max(np.abs(b)))
+                self._close(point, a.flat[worst], b.flat[worst], what + where, scale)
 
-    def _close(self, point: _Point, found: Any, wanted: Any, what: str) -> None:
+    def _close(
+        self, point: _Point, found: Any, wanted: Any, what: str, scale: float
+    ) -> None:
         atol = point.tolerance if self.atol is None else self.atol
         rtol = point.tolerance if self.rtol is None else self.rtol
         allowed = atol + rtol * float(np.abs(wanted))
+        if self.atol is None and self.rtol is None:
+            allowed += point.rounding(scale)
         # (A comparison with NaN is False.)
         if np.abs(found - wanted) <= allowed:
             return
@@ -155,6 +162,11 @@ class _Point:
 
     tolerance: how exact derivatives are, in the dtypes of arguments and results.
     """
+
+    def rounding(self, scale: float) -> float:
+        """What rounded arguments and results may make of differences of such a size: it
+        grows with them, but not beyond what a wrong derivative is off by."""
+        return min(self.rounded_out + self.rounded_in * scale, 0.03 * scale)
 
     def __init__(
         self, function: Callable[..., Any], args: tuple, eps: float | None
@@ -180,6 +192,8 @@ class _Point:
         floats = [d.name for d in found if dtypes.is_differentiable(d)]
         self.tolerance = max([_EXACT.get(n, _HALF) for n in floats], default=0.0)
         eps = eps or (_HALF_STEP if self.tolerance == _HALF else _STEP)
+        self.rounded_in = _last_bits(rest) / eps
+        self.rounded_out = _last_bits(self.out) / eps
         low, high = moved(-eps), moved(eps)
         self.slope = tree.map(
             lambda x, a, b: (_wide(b) - _wide(a)) / (2 * eps) if _moves(x) else None,
@@ -187,6 +201,16 @@ class _Point:
             low,
             high,
         )
+
+
+def _last_bits(values: Any) -> float:
+    """A few last bits of the largest number among values."""
+    sizes = [
+        float(np.finfo(x.dtype).eps) * float(np.max(np.abs(_wide(x)), initial=0))
+        for x in map(np.asarray, tree.leaves(values))
+        if x.dtype.kind in "fc"
+    ]
+    return 2 * max(sizes, default=0.0)
 
 
 def _moves(x: Any) -> bool:

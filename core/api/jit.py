@@ -172,7 +172,7 @@ class Jitted(CopiedAsFunction, Generic[P, R]):
         return self.lower(*args, **kwargs).explain()
 
     @boundary
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced[P, R]:
         """The function as a graph for arguments like these (or `ShapeDtype`); the next
         stages are ``.lower().compile()``.
 
@@ -184,7 +184,7 @@ class Jitted(CopiedAsFunction, Generic[P, R]):
         return Traced(Made.of(self, args, kwargs))
 
     @boundary
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered[P, R]:
         """The planned program, in the same way: numbers for cost and memory."""
         return self.trace(*args, **kwargs).lower()
 

@@ -1,7 +1,8 @@
 """What is said of a call with a keyword that a function of the library doesn't have.
 
 Python raises that error before any line of the function runs. Where the error passes a
-`boundary`, the call is looked up in the user's source: a call that fits pays nothing.
+`boundary`, or is shown because nobody has caught it (`show_remedies`), the call is
+looked up in the user's source: a call that fits pays nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
@@ -33,11 +35,14 @@ _NONE = {
 }
 
 
-def add_remedy(error: BaseException, boundary: Callable[..., Any]) -> None:
+def add_remedy(
+    error: BaseException, boundary: Callable[..., Any] | None = None
+) -> None:
     """Adds to Python's error of an unknown keyword, if a function of ours was called,
     which arguments that has, and which of them is meant.
 
-    boundary: the function that the error leaves; the user may have called this.
+    boundary: the function that the error leaves, if it does; the user may have called
+      this.
     """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
@@ -50,8 +55,8 @@ def add_remedy(error: BaseException, boundary: Callable[..., Any]) -> None:
     if found is None:
         return
     trace = error.__traceback__
-    function = boundary
-    if trace is None or trace.tb_next is not None:
+    function: Any = boundary
+    if boundary is None or trace is None or trace.tb_next is not None:
         if call is None:
             return
         function = inspect.unwrap(_called(call))
@@ -120,3 +125,41 @@ def _remedy(function: Any, keyword: str) -> str:
     if keyword in _NONE:
         return f"{text}: {_NONE[keyword]}."
     return f"{text}."
+
+
+def show_remedies() -> None:
+    """Has them shown with errors that nobody catches: by Python and by IPython, which
+    know who shows an error, but nobody who sees one pass."""
+    before = sys.excepthook
+
+    def hook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        _add_safely(error)
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+    python = sys.modules.get("IPython")
+    shell = python.get_ipython() if python is not None else None
+    # One function at most is told of errors there: another library's stays.
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((TypeError,), _show_in_shell)
+
+
+def _show_in_shell(
+    shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None
+) -> Any:
+    _add_safely(error)
+    text = shell.InteractiveTB.structured_traceback(
+        kind, error, trace, tb_offset=tb_offset
+    )
+    shell._showtraceback(kind, error, text)
+    return text
+
+
+def _add_safely(error: BaseException) -> None:
+    """Whatever goes wrong, the user's error is what is shown."""
+    try:
+        add_remedy(error)
+    except Exception:
+        return

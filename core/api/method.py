@@ -29,10 +29,10 @@ class Method(Generic[P, R]):
     def explain(self, *args: Any, **kwargs: Any) -> str:
         return self._jitted.explain(self._instance, *args, **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced[..., R]:
         return self._jitted.trace(self._instance, *args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered[..., R]:
         return self._jitted.lower(self._instance, *args, **kwargs)
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:

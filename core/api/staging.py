@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from treadle.control.ways import explore
 from treadle.dims import Dim, Scope, plain
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
+from treadle.run.array import Array
 from treadle.trace.interpreter import state
 from treadle.trace.value import typeof
 
@@ -141,6 +142,24 @@ def stage_pytrees(
     return graph, form, out_form
 
 
+@overload
+def eval_shape(
+    function: Callable[..., Array], *args: Any, **kwargs: Any
+) -> ArrayType: ...
+@overload
+def eval_shape(
+    function: Callable[..., tuple[Array, Array]], *args: Any, **kwargs: Any
+) -> tuple[ArrayType, ArrayType]: ...
+@overload
+def eval_shape(
+    function: Callable[..., list[Array]], *args: Any, **kwargs: Any
+) -> list[ArrayType]: ...
+@overload
+def eval_shape(
+    function: Callable[..., dict[str, Array]], *args: Any, **kwargs: Any
+) -> dict[str, ArrayType]: ...
+@overload
+def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
 @boundary
 def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's result, computed without arithmetic.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, overload
 
 from treadle import tree
 from treadle.api.args import check_leaf, name_of
@@ -13,6 +13,7 @@ from treadle.api.staging import type_of_leaf
 from treadle.arraytype import ArrayType
 from treadle.control.foreign import foreign_call
 from treadle.errors import at, user_source
+from treadle.run.array import Array
 from treadle.trace.foreign import Address, Function, named
 
 _SIGNATURE = (
@@ -23,6 +24,22 @@ _SIGNATURE = (
 )
 
 
+@overload
+def ffi_call(function: Any, result_types: ArrayType | Array, *args: Any) -> Array: ...
+@overload
+def ffi_call(
+    function: Any, result_types: tuple[ArrayType | Array, ...], *args: Any
+) -> tuple[Array, ...]: ...
+@overload
+def ffi_call(
+    function: Any, result_types: list[ArrayType | Array], *args: Any
+) -> list[Array]: ...
+@overload
+def ffi_call(
+    function: Any, result_types: dict[str, ArrayType | Array], *args: Any
+) -> dict[str, Array]: ...
+@overload
+def ffi_call(function: Any, result_types: Any, *args: Any) -> Any: ...
 @boundary
 def ffi_call(function: Any, result_types: Any, *args: Any) -> Any:
     """Calls a C function on the memory of arrays, also from compiled programs, without

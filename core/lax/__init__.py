@@ -139,6 +139,7 @@ from treadle.lax.gather import scatter_sub as scatter_sub
 from treadle.lax.padding import ConvDimensionNumbers as ConvDimensionNumbers
 from treadle.lax.padding import conv_dimension_numbers as conv_dimension_numbers
 from treadle.lax.padding import padtype_to_pads as padtype_to_pads
+from treadle.lax.ragged import ragged_dot as ragged_dot
 from treadle.lax.reduce import argmax as argmax
 from treadle.lax.reduce import argmin as argmin
 from treadle.lax.reduce import cumlogsumexp as cumlogsumexp

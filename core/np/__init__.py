@@ -27,6 +27,7 @@ from numpy import unsignedinteger as unsignedinteger
 from treadle.names import public as _public
 from treadle.np import einops_backend as _einops_backend  # noqa: F401 - einops takes arrays
 from treadle.np import methods as _methods  # noqa: F401 - arrays have them
+from treadle.np import ufuncs as _ufuncs  # noqa: F401 - functions have them
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
 from treadle.np.binary import atan2 as atan2
@@ -40,7 +41,6 @@ from treadle.np.binary import copysign as copysign
 from treadle.np.binary import divide as divide
 from treadle.np.binary import divmod as divmod
 from treadle.np.binary import equal as equal
-from treadle.np.binary import float_power as float_power
 from treadle.np.binary import floor_divide as floor_divide
 from treadle.np.binary import fmax as fmax
 from treadle.np.binary import fmin as fmin
@@ -63,8 +63,6 @@ from treadle.np.binary import mod as mod
 from treadle.np.binary import multiply as multiply
 from treadle.np.binary import nextafter as nextafter
 from treadle.np.binary import not_equal as not_equal
-from treadle.np.binary import pow as pow
-from treadle.np.binary import power as power
 from treadle.np.binary import remainder as remainder
 from treadle.np.binary import right_shift as right_shift
 from treadle.np.binary import subtract as subtract
@@ -293,6 +291,9 @@ from treadle.np.polynomials import polyint as polyint
 from treadle.np.polynomials import polymul as polymul
 from treadle.np.polynomials import polysub as polysub
 from treadle.np.polynomials import polyval as polyval
+from treadle.np.powers import float_power as float_power
+from treadle.np.powers import pow as pow
+from treadle.np.powers import power as power
 from treadle.np.protocol import ours as _ours
 from treadle.np.quantiles import median as median
 from treadle.np.quantiles import nanmedian as nanmedian

@@ -9,7 +9,7 @@ from treadle import dtypes
 from treadle.dims import is_dim, same_shape
 from treadle.errors import at as at_line
 from treadle.errors import user_source
-from treadle.np import binary
+from treadle.np import binary, powers
 from treadle.np.index import GROUP, KNOWN, Selection, Span, parse, together, within
 from treadle.np.indexing import (
     MODES,
@@ -157,7 +157,7 @@ class Place:
         indices_are_sorted: bool = False,
     ) -> Array:
         """Raises the elements to a power."""
-        return binary.power(self._x, self._among_ones(value, mode))
+        return powers.power(self._x, self._among_ones(value, mode))
 
     def min(
         self,

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim, is_symbolic
 from treadle.errors import at, user_source
 from treadle.np.elementwise import signbit
 from treadle.np.operands import (
-    PYTHON_SCALARS,
     ArrayLike,
     as_array,
     broadcast,
@@ -23,34 +21,37 @@ from treadle.np.operands import (
     pair,
     promoted,
 )
+from treadle.np.ufunc import ufunc
 from treadle.ops import arithmetic, binary, compare, unary
-from treadle.ops.cast import convert
 from treadle.ops.compare import bitwise_and as and_
 from treadle.ops.compare import bitwise_or as or_
 from treadle.ops.compare import ne, select
-from treadle.ops.unary import integer_pow
 from treadle.run.array import Array
 from treadle.trace.op import Op
-from treadle.trace.value import Value, typeof
+from treadle.trace.value import typeof
 
 
+@ufunc
 def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x + y``; for booleans, or."""
     x, y = pair("add", x, y)
     return or_(x, y) if typeof(x).dtype == dtypes.bool_ else arithmetic.add(x, y)
 
 
+@ufunc
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x - y``."""
     return arithmetic.sub(*pair("subtract", x, y))
 
 
+@ufunc
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x * y``; for booleans, and."""
     x, y = pair("multiply", x, y)
     return and_(x, y) if typeof(x).dtype == dtypes.bool_ else arithmetic.mul(x, y)
 
 
+@ufunc
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The larger of two numbers.
 
@@ -62,6 +63,7 @@ def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     return or_(x, y) if typeof(x).dtype == dtypes.bool_ else binary.maximum(x, y)
 
 
+@ufunc
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The smaller of two numbers.
 
@@ -83,51 +85,61 @@ def _ordered(name: str, x: Any, y: Any) -> tuple[Any, Any]:
         return pair(name, *far)
 
 
+@ufunc
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x == y``."""
     return compare.eq(*_ordered("equal", x, y))
 
 
+@ufunc
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x != y``."""
     return compare.ne(*_ordered("not_equal", x, y))
 
 
+@ufunc
 def less(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x < y``."""
     return compare.lt(*_ordered("less", x, y))
 
 
+@ufunc
 def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x <= y``."""
     return compare.le(*_ordered("less_equal", x, y))
 
 
+@ufunc
 def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x > y``."""
     return compare.gt(*_ordered("greater", x, y))
 
 
+@ufunc
 def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x >= y``."""
     return compare.ge(*_ordered("greater_equal", x, y))
 
 
+@ufunc
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x & y``."""
     return and_(*pair("bitwise_and", x, y))
 
 
+@ufunc
 def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x | y``."""
     return or_(*pair("bitwise_or", x, y))
 
 
+@ufunc
 def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ^ y``."""
     return compare.bitwise_xor(*pair("bitwise_xor", x, y))
 
 
+@ufunc
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x << y``."""
     return compare.shift_left(*pair("left_shift", x, y))
@@ -136,6 +148,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_left_shift = left_shift
 
 
+@ufunc
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x >> y``; signed integers keep their sign."""
     x, y = pair("right_shift", x, y)
@@ -147,6 +160,7 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_right_shift = right_shift
 
 
+@ufunc
 def divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x / y``; of integers, as float32."""
     return arithmetic.div(*inexact_pair("divide", x, y))
@@ -155,6 +169,7 @@ def divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 true_divide = divide
 
 
+@ufunc
 def arctan2(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The angle of the point (y, x), in its right quadrant."""
     return binary.atan2(*inexact_pair("arctan2", x, y))
@@ -163,14 +178,10 @@ def arctan2(x: ArrayLike, y: ArrayLike, /) -> Array:
 atan2 = arctan2
 
 
+@ufunc
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The next number after x in the direction of y."""
     return binary.nextafter(*inexact_pair("nextafter", x, y))
-
-
-def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x ** y`` as floats."""
-    return binary.pow_(*inexact_pair("float_power", x, y))
 
 
 def _truths(name: str, x: Any, y: Any) -> Any:
@@ -178,27 +189,32 @@ def _truths(name: str, x: Any, y: Any) -> Any:
     return broadcast(name, [cast(operand(name, v), dtypes.bool_) for v in (x, y)])
 
 
+@ufunc
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """True where x and y are."""
     return and_(*_truths("logical_and", x, y))
 
 
+@ufunc
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """True where x or y is."""
     return or_(*_truths("logical_or", x, y))
 
 
+@ufunc
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """True where one of them is."""
     return compare.bitwise_xor(*_truths("logical_xor", x, y))
 
 
+@ufunc
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The larger of two numbers; a number wins over not-a-number."""
     x, y = pair("fmax", x, y)
     return select(ne(y, y), x, select(ne(x, x), y, maximum(x, y)))
 
 
+@ufunc
 def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The smaller of two numbers; a number wins over not-a-number."""
     x, y = pair("fmin", x, y)
@@ -251,7 +267,7 @@ def _floored_float(x: Any, y: Any) -> tuple[Any, Any]:
     )
 
 
-def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+def numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     x, y = pair(name, x, y)
     if typeof(x).dtype == dtypes.bool_:
         return cast(x, dtypes.int32), cast(y, dtypes.int32)
@@ -260,12 +276,13 @@ def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 def _divided(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Of which the quotient is rounded: numbers that have an order."""
-    x, y = _numbers(name, x, y)
+    x, y = numbers(name, x, y)
     if dtypes.is_complex(typeof(x).dtype):
         raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
     return x, y
 
 
+@ufunc
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x // y``: the quotient rounded towards minus infinity.
 
@@ -275,6 +292,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     return _floored(*_divided("floor_divide", x, y))[0]
 
 
+@ufunc
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x % y``, with the sign of y, also if it is zero; of integers by 0 it is 0."""
     x, y = _divided("remainder", x, y)
@@ -291,6 +309,7 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     return quotient, _by_zero(rest, y)
 
 
+@ufunc
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The remainder with the sign of x; of integers by 0 it is 0."""
     x, y = _divided("fmod", x, y)
@@ -303,55 +322,6 @@ def _by_zero(rest: Any, y: Any) -> Any:
     if not dtypes.is_integer(dtype) or (isinstance(y, np.generic) and y != 0):
         return rest
     return select(ne(y, 0), rest, dtype.type(0))
-
-
-# Powers -------------------------------------------------------------------------------
-
-
-def power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x ** y``. Whole Python numbers as exponents become multiplications."""
-    if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
-        known = _known_power(x, y)
-        if known is not None:
-            return known
-    number, (x, y) = y, _numbers("power", x, y)
-    dtype = typeof(x).dtype
-    if dtypes.is_integer(dtype):
-        return binary.power_of_integers(x, y)
-    if is_symbolic(number) and dtypes.is_float(dtype):
-        return _power_of_size(x, y, dtype, not is_dim(number))
-    return binary.pow_(x, y)
-
-
-pow = power
-_MAX_UNROLLED = 64
-
-
-def _known_power(x: Any, n: Any) -> Any:
-    dtype = x.type.dtype
-    if dtype == dtypes.bool_ or isinstance(n, complex):
-        return None
-    if dtypes.is_integer(dtype):
-        if isinstance(n, float):
-            return None
-        if n < 0:
-            raise ValueError(
-                f"power: integers to the power of {n}: make the base a float, "
-                f"`x.astype(float) ** {n}`{at(user_source())}"
-            )
-        return integer_pow(x, n=int(n))
-    if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
-        return integer_pow(x, n=int(n))
-    return unary.sqrt(x) if n == 0.5 else None
-
-
-def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
-    if dtype.itemsize > 2:
-        return binary.power_of_size(x, y, y, root=root)
-    if root:
-        return binary.pow_(x, y)
-    x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
-    return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
 
 
 # Where, clip, and the numerically careful ---------------------------------------------
@@ -394,6 +364,7 @@ def _wide_pair(name: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, dtype
 
 
+@ufunc
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``sqrt(x**2 + y**2)`` without overflow on the way. Its derivative at (0, 0) is 0.
 
@@ -435,11 +406,13 @@ def _log_of_sum(
     return cast(select(lost, arithmetic.add(x, y), usual), dtype)
 
 
+@ufunc
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log(exp(x) + exp(y))`` without overflow on the way."""
     return _log_of_sum("logaddexp", x, y, unary.exp, unary.log1p)
 
 
+@ufunc
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log2(2**x + 2**y)`` without overflow on the way."""
     return _log_of_sum("logaddexp2", x, y, unary.exp2, _log1p_to_base_2)
@@ -463,6 +436,7 @@ def _reals(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     return x, y
 
 
+@ufunc
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The absolute value of x with the sign of y."""
     x, y = _reals("copysign", x, y)
@@ -470,6 +444,7 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
     return select(signbit(y), arithmetic.neg(size), size)
 
 
+@ufunc
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
     """0 where x < 0, 1 where x > 0, and y where x is 0."""
     x, y = _reals("heaviside", x, y)

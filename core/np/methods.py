@@ -23,6 +23,7 @@ from treadle.np import (
     matrices,
     order,
     places,
+    powers,
     rearrange,
     reductions,
     running,
@@ -96,7 +97,7 @@ class Operators:
     __rfloordiv__ = _operator(binary.floor_divide, True)
     __mod__, __rmod__ = _operator(binary.remainder), _operator(binary.remainder, True)
     __divmod__, __rdivmod__ = _operator(binary.divmod), _operator(binary.divmod, True)
-    __pow__, __rpow__ = _operator(binary.power), _operator(binary.power, True)
+    __pow__, __rpow__ = _operator(powers.power), _operator(powers.power, True)
     __matmul__ = _operator(contract.matmul)
     __rmatmul__ = _operator(contract.matmul, True)
     __and__ = _operator(binary.bitwise_and)

@@ -154,7 +154,7 @@ def quantile(
     """The value below which a share q of the elements lies, over axes (all of them, by
     default).
 
-    q may be an array, whose axes come first in the result.
+    q may be an array, whose axes come first in the result, or a list of numbers.
 
     Args:
       method: what is between two elements: "linear", "lower", "higher", "midpoint",
@@ -197,7 +197,7 @@ def quantile(
 
 def _share(name: str, q: Any, dtype: np.dtype) -> Any:
     """Shares, in which places are computed: float16 has no place beyond 2048."""
-    return as_array(cast(operand(name, q), promote_types(dtype, _AT_LEAST)))
+    return as_array(cast(operand(name, _listed(q)), promote_types(dtype, _AT_LEAST)))
 
 
 _AT_LEAST = dtypes.float32
@@ -252,12 +252,25 @@ def percentile(
     weights: ArrayLike | None = None,
 ) -> Array:
     """The value below which q percent of the elements lie; as `quantile`."""
-    share = _of_percent("percentile", q)
+    share = _of_percent("percentile", x, q)
     return quantile(x, share, axis, keepdims, method=method, weights=weights)
 
 
-def _of_percent(name: str, q: Any) -> Any:
+def _of_percent(name: str, x: Any, q: Any) -> Any:
+    """Shares that have as many digits as the elements."""
+    q = operand(name, _listed(q))
+    if type(q) in (int, float, np.ndarray):
+        return np.asarray(q, np.float64) / 100
+    if dtypes.is_integer(typeof(q).dtype):
+        q = cast(q, promote_types(typeof(as_inexact(name, x)).dtype, _AT_LEAST))
     return divide(as_inexact(name, q), 100)
+
+
+def _listed(q: Any) -> Any:
+    """Shares in a list or tuple, which are numbers of Python's mostly, as an array."""
+    if type(q) in (list, tuple) and all([type(v) in (int, float) for v in q]):
+        return np.array(q, np.float64)
+    return q
 
 
 # With weights -------------------------------------------------------------------------
@@ -366,7 +379,7 @@ def nanpercentile(
     weights: ArrayLike | None = None,
 ) -> Array:
     """The `percentile` of the elements that are numbers; not-a-number where none is."""
-    share = _of_percent("nanpercentile", q)
+    share = _of_percent("nanpercentile", x, q)
     return nanquantile(x, share, axis, keepdims, method=method, weights=weights)
 
 

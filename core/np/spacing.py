@@ -8,7 +8,6 @@ from typing import Any, Literal, overload
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.dtypes import DTypeLike
-from treadle.np.binary import power
 from treadle.np.creation import placed, working_dtype
 from treadle.np.elementwise import abs, exp, floor, log, sign
 from treadle.np.operands import (
@@ -20,6 +19,7 @@ from treadle.np.operands import (
     common_shape,
     promoted,
 )
+from treadle.np.powers import power
 from treadle.np.shapes import moveaxis
 from treadle.ops import compare
 from treadle.ops.arithmetic import add, div, mul, sub

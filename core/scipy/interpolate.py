@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle import np as tnp
 from treadle import tree
+from treadle.debug import error_if
 from treadle.errors import at, user_source
 from treadle.np.operands import ArrayLike, as_array, as_inexact, promoted
 from treadle.run.array import Array
@@ -18,6 +19,10 @@ from treadle.run.array import Array
 __all__ = ["RegularGridInterpolator"]
 
 _METHODS = ("linear", "nearest")
+_OUTSIDE = (
+    "RegularGridInterpolator: a place is outside of the grid; with "
+    "`bounds_error=False` it reads `fill_value`"
+)
 
 
 class RegularGridInterpolator:
@@ -27,12 +32,12 @@ class RegularGridInterpolator:
       points: for each axis of the grid its coordinates, in ascending order.
       values: shape ``(n₀, n₁, …, *rest)``.
       method: "linear" or "nearest".
-      bounds_error: must be False: what is outside of the grid reads `fill_value`.
+      bounds_error: whether a place outside of the grid is an error: a `CheckError` when
+        the program comes by, also in compiled ones. By default it reads `fill_value`.
       fill_value: what is outside of the grid; None goes on as at its edge.
 
     Raises:
       ValueError: for another method, or shapes that don't fit.
-      NotImplementedError: for `bounds_error`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> grid = tnp.array([0.0, 1.0, 3.0]), tnp.array([0.0, 2.0])
@@ -51,11 +56,7 @@ class RegularGridInterpolator:
         fill_value: Any = np.nan,
     ) -> None:
         name = "RegularGridInterpolator"
-        if bounds_error:
-            raise NotImplementedError(
-                f"{name}: places outside of the grid are no errors: they may be traced"
-                f"{at(user_source())}\nThey read `fill_value`."
-            )
+        self.bounds_error = bounds_error
         self.values = as_array(as_inexact(name, values))
         self.grid = tuple([as_array(as_inexact(name, p)) for p in points])
         self.method = _known(method)
@@ -94,6 +95,8 @@ class RegularGridInterpolator:
             low, high = points[index], points[index + 1]
             axes.append((index, (x - low) / (high - low)))
             outside = outside | (x < points[0]) | (x > points[-1])
+        if self.bounds_error:
+            error_if(xi, outside, _OUTSIDE)
         rest = (None,) * (self.values.ndim - len(self.grid))
         near = _both if method == "linear" else _nearest
         found: Any = 0
@@ -132,13 +135,13 @@ def _nearest(index: Any, share: Any) -> list[tuple[Any, Any]]:
 
 
 def _parts(x: RegularGridInterpolator) -> tuple[Any, Any]:
-    return (x.grid, x.values, x.fill_value), x.method
+    return (x.grid, x.values, x.fill_value), (x.method, x.bounds_error)
 
 
-def _whole(method: Any, parts: Any) -> RegularGridInterpolator:
+def _whole(options: Any, parts: Any) -> RegularGridInterpolator:
     made = object.__new__(RegularGridInterpolator)
     made.grid, made.values, made.fill_value = parts
-    made.method = method
+    made.method, made.bounds_error = options
     return made
 
 

@@ -19,6 +19,9 @@ from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np import linalg
 from treadle.np.contract import matmul
+from treadle.np.creation import full
+from treadle.np.indexing import take_along_axis
+from treadle.np.join import concatenate
 from treadle.np.linalg import block_diag as block_diag
 from treadle.np.linalg import circulant as circulant
 from treadle.np.linalg import companion as companion
@@ -45,6 +48,7 @@ from treadle.np.linalg import solve_sylvester as solve_sylvester
 from treadle.np.linalg import sqrtm as sqrtm
 from treadle.np.linalg import toeplitz as toeplitz
 from treadle.np.linalg.operands import adjoint, matrices
+from treadle.np.linalg.pivots import column_pivots
 from treadle.np.matrices import tril
 from treadle.np.operands import ArrayLike
 from treadle.run.array import Array
@@ -187,27 +191,34 @@ def qr(
     Shapes, with k = min(m, n): ``(..., m, n) -> (..., m, m), (..., m, n)``; with mode
     "economic" ``(..., m, k), (..., k, n)``; with mode "r" R alone, in a tuple.
 
+    Args:
+      pivoting: whether columns are exchanged, so that R's diagonal descends; what is
+        returned has another part then, the numbers of the columns, as int32: ``a[:, P]
+        = Q R``. Its derivative is that of the columns in this order.
+
     Raises:
       ValueError: if there is no such mode.
-      NotImplementedError: for `pivoting`: columns are not exchanged here.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> [x.shape for x in td.scipy.linalg.qr(tnp.ones((3, 2)), mode="economic")]
     [(3, 2), (2, 2)]
     """
-    if pivoting:
-        raise NotImplementedError(
-            f"qr: columns are not exchanged here{at(user_source())}\n"
-            "For the rank use `tnp.linalg.matrix_rank`, or `tnp.linalg.svd`."
-        )
     if mode not in ("full", "economic", "r"):
         raise ValueError(
             f"qr: mode is 'full', 'economic' or 'r', got {mode!r}{at(user_source())}"
         )
+    order: tuple[Array, ...] = ()
+    if pivoting:
+        x, _ = matrices("qr", a)
+        order = (column_pivots(x),)
+        a = take_along_axis(x, order[0][..., None, :], -1)
     if mode == "r":
-        return (linalg.qr(a, "complete").R,)
+        r = linalg.qr(a, "r")
+        *lead, k, n = r.shape
+        zeros = full((*lead, typeof(a).shape[-2] - k, n), 0, r.dtype)
+        return (concatenate((r, zeros), -2), *order)
     q, r = linalg.qr(a, "complete" if mode == "full" else "reduced")
-    return q, r
+    return (q, r, *order)
 
 
 _KINDS = {

@@ -57,13 +57,15 @@ class _Source(NamedTuple):
                 found.append(node)
         return found[::-1]
 
-    def handlers(self, line: int, column: int) -> list[ast.ExceptHandler]:
-        """What errors from a position meet, the innermost first."""
+    def handlers(self, line: int, column: int) -> list[tuple[ast.expr | None, int]]:
+        """What errors from a position meet, the innermost first: which classes are
+        caught there, and in which line."""
         return [
-            handler
+            caught
             for s in self.path(line, column)
-            if isinstance(s, ast.Try) and any(covers(b, line, column) for b in s.body)
-            for handler in s.handlers
+            if isinstance(s, ast.Try | ast.With)
+            and any(covers(b, line, column) for b in s.body)
+            for caught in _caught_by(s)
         ]
 
     def place(self, statement: ast.stmt) -> Place:
@@ -177,16 +179,37 @@ def is_counted(frame: FrameType | None) -> bool:
 def caught_at(
     frame: FrameType | None, within: int, kind: type[Exception] = Exception
 ) -> str:
-    """The line of an `except` that may catch an error that is raised in a frame, of the
-    functions that are running, down to that depth; "" if there is none."""
+    """The line of an `except`, or a `suppress`, that may catch an error that is raised
+    in a frame, of the functions that are running, down to that depth; "" if there is
+    none."""
     while frame is not None and depth(frame) > within:
         source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
         if source is not None:
-            for handler in source.handlers(*_position(frame)):
-                if _may_catch(handler.type, kind, frame):
-                    return f"{source.file}:{handler.lineno}"
+            for caught, line in source.handlers(*_position(frame)):
+                if _may_catch(caught, kind, frame):
+                    return f"{source.file}:{line}"
         frame = frame.f_back
     return ""
+
+
+def _caught_by(statement: ast.Try | ast.With) -> list[tuple[ast.expr | None, int]]:
+    """Which classes a `try` or a `with suppress(...)` catches, each in which line."""
+    if isinstance(statement, ast.Try):
+        return [(handler.type, handler.lineno) for handler in statement.handlers]
+    calls = [i.context_expr for i in statement.items]
+    return [
+        (one, call.lineno)
+        for call in calls
+        if isinstance(call, ast.Call) and _last_name(call.func) == "suppress"
+        for one in call.args
+    ]
+
+
+def _last_name(expression: ast.expr) -> str:
+    """`suppress` of `contextlib.suppress`."""
+    if isinstance(expression, ast.Attribute):
+        return expression.attr
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _may_catch(caught: ast.expr | None, kind: type[Exception], frame: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -290,3 +292,40 @@ def test_equal() -> None:
 def test_names_of_others_lead_here(name: str, ours: str) -> None:
     with pytest.raises(AttributeError, match=f"use `{ours}`"):
         getattr(td, name)
+
+
+def nested(levels: int, value: Any = 1.0) -> Any:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_trees_of_hundreds_of_levels_pass_every_transform() -> None:
+    x = nested(600)
+    assert tree.leaves(tree.map(lambda v: 2 * v, x)) == [2.0]
+    double = td.jit(lambda t: tree.map(lambda v: 2 * v, t))
+    for _ in range(3):
+        assert float(tree.leaves(double(x))[0]) == 2.0
+    square = td.grad(lambda t: sum(v * v for v in tree.leaves(t)))
+    slope = square(x)
+    assert tree.structure(slope) == tree.structure(x)
+    assert float(tree.leaves(slope)[0]) == 2.0
+    assert tree.structure(x) != tree.structure(nested(600, (1.0,)))
+    assert str(tree.structure(x)).count("list(") == 600
+
+
+def test_trees_that_python_cannot_go_down() -> None:
+    x = nested(3000)
+    for function in (tree.leaves, td.jit(lambda t: t), td.grad(lambda t: 1.0)):
+        refused(lambda f=function: f(x), tree.StructureError, "too many levels: list")
+    loop: list[Any] = [1.0]
+    loop.append({"back": loop})
+    refused(lambda: tree.leaves(loop), tree.StructureError, "a list holds itself")
+
+
+def test_frames_that_others_have_used_up_are_no_fault_of_a_tree() -> None:
+    def down(levels: int) -> Any:
+        return tree.leaves(nested(150)) if levels == 0 else down(levels - 1)
+
+    with pytest.raises(RecursionError):
+        down(sys.getrecursionlimit() - len(inspect.stack()) - 50)

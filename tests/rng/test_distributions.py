@@ -13,6 +13,7 @@ import scipy.stats
 
 import treadle as td
 import treadle.numpy as tnp
+from tests.refused import refused
 from treadle import rng
 
 KEY, OTHER = rng.key(42), jax.random.key(42)
@@ -213,6 +214,27 @@ def test_bernoulli_is_exact() -> None:
         jax.random.bernoulli(OTHER, 0.3, (7, 9)),
     )
     exact(rng.rademacher(KEY, (30,)), jax.random.rademacher(OTHER, (30,), "int32"))
+
+
+def test_rare_events_are_jaxs() -> None:
+    """`mode="high"` takes more digits."""
+    for dtype in ("float32", "bfloat16"):
+        theirs = jax_bits("gumbel", (2**16,), dtype, "high")
+        exact(rng.gumbel(KEY, (2**16,), dtype, mode="high"), theirs)
+    assert float(rng.gumbel(KEY, (2**16,), mode="low").max()) < 16.7
+    ours = rng.bernoulli(KEY, 1e-4, (2**16,), mode="high")
+    exact(ours, jax.random.bernoulli(OTHER, 1e-4, (2**16,), mode="high"))
+    rare = {"shape": (2, 6), "axis": 1, "mode": "high"}
+    for more in ({}, {"replace": False}):
+        theirs = jax.random.categorical(OTHER, LOGITS, **rare, **more)
+        exact(rng.categorical(KEY, LOGITS, **rare, **more), theirs)
+
+
+def test_modes_that_there_are_not() -> None:
+    said = "mode is 'low' or 'high', got 'middle'"
+    refused(lambda: rng.gumbel(KEY, mode="middle"), ValueError, said)
+    refused(lambda: rng.bernoulli(KEY, mode="middle"), ValueError, said)
+    refused(lambda: rng.categorical(KEY, LOGITS, mode="middle"), ValueError, said)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

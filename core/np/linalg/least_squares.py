@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.api.custom import custom_jvp
+from treadle.api.jacobian import stop_gradient
 from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.contract import matmul
@@ -55,7 +56,8 @@ def pinv(a: ArrayLike, rtol: Tolerance = None, hermitian: bool = False) -> Array
         ``10 * max(m, n)`` roundings.
       hermitian: the matrices are Hermitian: see `svd`.
 
-    The derivative is that of Golub & Pereyra 1973, for matrices of constant rank.
+    The derivative is that of Golub & Pereyra 1973, and of what `rtol` leaves. (Second
+    ones take it that what counts as zero is.)
 
     >>> import treadle.numpy as tnp
     >>> tnp.linalg.pinv(tnp.array([[2.0, 0.0], [0.0, 0.0]]))
@@ -79,6 +81,30 @@ def _pinv_of(rtol: Any, hermitian: bool, a: Any) -> Any:
 _pinv = custom_jvp(_pinv_of, nondiff_argnums=(0, 1))
 
 
+def _turned(factors: Any, rtol: Any, da: Any) -> Any:
+    """What a pseudoinverse gains besides, in terms of its singular vectors, where
+    singular values count as zero that aren't: vectors that are left out turn into
+    those that are not [1].
+
+    [1] V. Noferini, A formula for the Fréchet derivative of a generalized matrix
+    function (2017).
+    """
+    u, s, vh = map(stop_gradient, factors)
+    inverses = _inverses(s, rtol, typeof(s).dtype)
+    left_out = where(inverses == 0, s, 0)
+    pairs = expand_dims(inverses * inverses, -1) * expand_dims(left_out, -2)
+    pairs = pairs + adjoint(pairs)
+    rows, columns = expand_dims(s, -1), expand_dims(s, -2)
+    apart = where(pairs == 0, 1, abs(rows - columns))
+    together = where(pairs == 0, 1, rows + columns)
+    change = matmul(matmul(adjoint(u), da), adjoint(vh))
+    flipped = adjoint(change)
+    dtype = typeof(change).dtype
+    even = cast(0.5 * pairs / apart, dtype) * (change + flipped)
+    odd = cast(0.5 * pairs / together, dtype) * (change - flipped)
+    return adjoint(even - odd)
+
+
 def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
     (a,), (da,) = primals, tangents
     p = _pinv(rtol, hermitian, a)
@@ -89,7 +115,10 @@ def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
     right = matmul(dah, matmul(ph, p))
     dp = left - matmul(matmul(left, a), p)
     dp = dp + right - matmul(p, matmul(a, right))
-    return p, dp - matmul(matmul(p, da), p)
+    dp = dp - matmul(matmul(p, da), p)
+    u, s, vh = svd(stop_gradient(a), full_matrices=False, hermitian=hermitian)
+    turned = _turned((u, s, vh), rtol, da)
+    return p, dp + matmul(matmul(adjoint(vh), turned), adjoint(u))
 
 
 _pinv.defjvp(_pinv_jvp)
@@ -156,7 +185,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
       rcond: singular values up to this fraction of the largest count as zero; by
         default ``max(m, n)`` roundings.
 
-    The derivative is that of Golub & Pereyra 1973, for matrices of constant rank.
+    The derivative is that of Golub & Pereyra 1973, and of what `rcond` leaves. (Second
+    ones take it that what counts as zero is.)
 
     Raises:
       ValueError: if b has another number of rows.
@@ -218,7 +248,9 @@ def _least_squares_jvp(rcond: Any, primals: Any, tangents: Any) -> Any:
     outside = matmul(dah, b - matmul(a, x))
     dx = dx + _apply(factors, rcond, _apply(flipped, rcond, outside))
     inside = matmul(dah, _apply(flipped, rcond, x))
-    return (x, s), (dx + inside - _apply(factors, rcond, matmul(a, inside)), ds)
+    dx = dx + inside - _apply(factors, rcond, matmul(a, inside))
+    across = matmul(_turned(factors, rcond, da), matmul(adjoint(u), b))
+    return (x, s), (dx + matmul(adjoint(vh), across), ds)
 
 
 _least_squares.defjvp(_least_squares_jvp)

@@ -8,7 +8,6 @@ from typing import Any
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np import reductions
-from treadle.np.binary import power
 from treadle.np.complex_parts import imag, real
 from treadle.np.elementwise import abs, isnan, sqrt, square
 from treadle.np.linalg.factors import svdvals
@@ -16,6 +15,7 @@ from treadle.np.linalg.operands import check_matrices, empty, matrices
 from treadle.np.linalg.solving import inv
 from treadle.np.operands import ArrayLike, Axis, all_axes, as_inexact, cast, one_axis
 from treadle.np.places import where
+from treadle.np.powers import power
 from treadle.np.shapes import expand_dims, moveaxis
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import ne

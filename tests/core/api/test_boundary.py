@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import errors, nn, rng
+from treadle import errors, nn, rng, spellings
+from treadle.api import keywords
 
 X = tnp.ones((3, 2))
 S = tnp.array(2.0)
@@ -250,3 +252,28 @@ def test_a_users_function_says_nothing_of_its_keywords() -> None:
     with pytest.raises(TypeError, match="unexpected keyword") as caught:
         td.jit(lambda x: sum(x, dim=0))(X)  # type: ignore[call-arg]
     assert not hasattr(caught.value, "__notes__")
+
+
+def test_an_error_that_nobody_catches_is_shown_with_the_keyword(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[BaseException] = []
+    monkeypatch.setattr(
+        sys, "excepthook", lambda kind, error, trace: shown.append(error)
+    )
+    keywords.show_remedies()
+    for function in (lambda: tnp.sum(X, dim=1), lambda: (X * 2).var(unbiased=False)):
+        try:
+            function()
+        except TypeError as error:
+            sys.excepthook(TypeError, error, error.__traceback__)
+    notes = [error.__notes__[0] for error in shown]  # type: ignore[attr-defined]
+    assert "`dim` is `axis` here" in notes[0]
+    assert "`unbiased` is `ddof` here" in notes[1]
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert len(shown) == 3
+
+
+def test_pythons_own_guess_does_not_hide_ours() -> None:
+    said = "sum() got an unexpected keyword argument 'axes'. Did you mean 'axis'?"
+    assert spellings.unknown_keyword(TypeError(said)) == "axes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,30 @@ def with_an_end(x: Any) -> Any:
     return x
 
 
+def around_a_suppressed_for(x: Any) -> Any:
+    with contextlib.suppress(KeyError, ZeroDivisionError):
+        for _ in range(x.astype(int)):
+            if x < 0:
+                raise ZeroDivisionError
+            x = x * 1.5
+    return x
+
+
+def of_another_suppressed_kind(x: Any) -> Any:
+    with contextlib.suppress(KeyError):
+        x = grown(x)
+    return x
+
+
+def suppressed_inside(x: Any) -> Any:
+    while x < 10:
+        before = x
+        x = -x
+        with contextlib.suppress(ValueError):
+            x = checked(before)
+    return x
+
+
 def inside(x: Any) -> Any:
     while x < 10:
         try:
@@ -99,7 +124,13 @@ def inside(x: Any) -> Any:
 @pytest.mark.parametrize("wrap", [td.jit, td.vmap, lambda f: td.jit(td.grad(f))])
 @pytest.mark.parametrize(
     "function",
-    [around_a_while, around_a_for, around_a_call, around_an_operation],
+    [
+        around_a_while,
+        around_a_for,
+        around_a_suppressed_for,
+        around_a_call,
+        around_an_operation,
+    ],
 )
 def test_errors_of_loops_are_not_caught_by_what_is_traced(
     function: Callable[[Any], Any], wrap: Callable[..., Any]
@@ -124,7 +155,16 @@ def test_errors_of_jitted_functions_are_not_either() -> None:
     )
 
 
-@pytest.mark.parametrize("function", [of_another_kind, with_an_end, inside])
+AS_IN_PYTHON = [
+    of_another_kind,
+    of_another_suppressed_kind,
+    with_an_end,
+    inside,
+    suppressed_inside,
+]
+
+
+@pytest.mark.parametrize("function", AS_IN_PYTHON)
 @pytest.mark.parametrize("x", [1.0, -2.0])
 def test_loops_with_try_that_are_as_in_python(
     function: Callable[[Any], Any], x: float

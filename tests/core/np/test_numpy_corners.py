@@ -135,3 +135,26 @@ def test_places_out_of_range_are_put_by_mode() -> None:
 def test_errors(use: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         use()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "q", [10, 33.3, [10, 90], (1, 2.5), np.array([20, 70])], ids=str
+)
+def test_percents_have_the_digits_of_the_elements(q: Any, dtype: str) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
+    close = 8 * np.finfo(dtype).eps
+    for name in ("percentile", "nanpercentile"):
+        wanted = getattr(np, name)(x, q, axis=0)
+        function = getattr(tnp, name)
+        np.testing.assert_allclose(function(x, q, axis=0), wanted, close, close)
+        found = td.jit(lambda x, f=function: f(x, q, axis=0))(x)
+        np.testing.assert_allclose(found, wanted, close, close)
+        assert found.dtype == dtype
+    if isinstance(q, np.ndarray):
+        found = td.jit(lambda x, q: tnp.percentile(x, q, axis=0))(x, q)
+        np.testing.assert_allclose(found, np.percentile(x, q, axis=0), close, close)
+    if isinstance(q, list):
+        shares = [v / 100 for v in q]
+        found = tnp.quantile(x, shares, axis=1)
+        np.testing.assert_allclose(found, np.quantile(x, shares, axis=1), close, close)

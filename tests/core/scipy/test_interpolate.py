@@ -98,10 +98,21 @@ def test_errors_name_the_shapes_and_the_line() -> None:
         assert f"at {__file__}:" in str(caught.value)
 
 
-def test_bounds_are_no_errors() -> None:
+def test_bounds_are_errors_if_wanted() -> None:
     points = (np.arange(3.0),)
     kind = td.scipy.interpolate.RegularGridInterpolator
     found = kind(points, np.arange(3.0), bounds_error=False, fill_value=7.0)
     assert found(np.array([[5.0]]))[0] == 7.0
-    with pytest.raises(NotImplementedError, match="fill_value"):
-        kind(points, np.arange(3.0), bounds_error=True)
+    strict = kind(points, np.arange(3.0), bounds_error=True)
+    theirs = scipy.interpolate.RegularGridInterpolator(points, np.arange(3.0))
+    inside, beyond = np.array([[0.5], [2.0]]), np.array([[0.5], [2.5]])
+    for call in (strict, td.jit(lambda x: strict(x)), td.jit(strict.__call__)):
+        np.testing.assert_allclose(call(inside), theirs(inside))
+        with pytest.raises(td.errors.CheckError, match="outside of the grid") as caught:
+            call(beyond)
+        assert "2.5" in str(caught.value)
+    with pytest.raises(ValueError, match="out of bounds"):
+        theirs(beyond)
+    again = td.jit(lambda f, x: f(x))
+    with pytest.raises(td.errors.CheckError, match="outside of the grid"):
+        again(strict, beyond)

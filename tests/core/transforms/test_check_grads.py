@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,28 @@ def test_misuse() -> None:
     )
     refused(lambda: td.check_grads(tnp.sin, (1.0,), modes="rev"), ValueError, "tuple")
     refused(lambda: td.check_grads(tnp.sin, ("a",)), TypeError, "not an array")
+
+
+LARGE = np.array([[0, 4, 8], [12, 16, 20]], np.float32)
+STEEP: dict[str, Callable[[Any], Any]] = {
+    "cubes": lambda x: (x**3).sum(),
+    "squares": lambda x: (x**2).sum(),
+    "products": lambda x: x @ x.T,
+    "exponentials": lambda x: tnp.exp(x / 4),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_rounded_differences_of_large_numbers_are_no_mistakes(name: str) -> None:
+    td.check_grads(STEEP[name], (LARGE,), order=2)
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_a_derivative_that_is_off_is_a_mistake_at_large_numbers(
+    name: str,
+) -> None:
+    wrong = td.custom_jvp(STEEP[name])
+    wrong.defjvp(lambda xs, ts: td.jvp(STEEP[name], xs, (1.2 * ts[0],)))
+    for mode in ("fwd", "rev"):
+        with pytest.raises(AssertionError, match="is wrong"):
+            td.check_grads(wrong, (LARGE,), modes=[mode])

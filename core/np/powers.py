@@ -1,0 +1,72 @@
+"""Powers of two operands, by whichever way their exponents allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.dims import is_dim, is_symbolic
+from treadle.errors import at, user_source
+from treadle.np.binary import numbers
+from treadle.np.operands import PYTHON_SCALARS, ArrayLike, inexact_pair
+from treadle.np.ufunc import ufunc
+from treadle.ops import binary, unary
+from treadle.ops.cast import convert
+from treadle.ops.unary import integer_pow
+from treadle.run.array import Array
+from treadle.trace.value import Value, typeof
+
+
+@ufunc
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y``. Whole Python numbers as exponents become multiplications."""
+    if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
+        known = _known_power(x, y)
+        if known is not None:
+            return known
+    number, (x, y) = y, numbers("power", x, y)
+    dtype = typeof(x).dtype
+    if dtypes.is_integer(dtype):
+        return binary.power_of_integers(x, y)
+    if is_symbolic(number) and dtypes.is_float(dtype):
+        return _power_of_size(x, y, dtype, not is_dim(number))
+    return binary.pow_(x, y)
+
+
+pow = power
+_MAX_UNROLLED = 64
+
+
+def _known_power(x: Any, n: Any) -> Any:
+    dtype = x.type.dtype
+    if dtype == dtypes.bool_ or isinstance(n, complex):
+        return None
+    if dtypes.is_integer(dtype):
+        if isinstance(n, float):
+            return None
+        if n < 0:
+            raise ValueError(
+                f"power: integers to the power of {n}: make the base a float, "
+                f"`x.astype(float) ** {n}`{at(user_source())}"
+            )
+        return integer_pow(x, n=int(n))
+    if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
+        return integer_pow(x, n=int(n))
+    return unary.sqrt(x) if n == 0.5 else None
+
+
+def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
+    if dtype.itemsize > 2:
+        return binary.power_of_size(x, y, y, root=root)
+    if root:
+        return binary.pow_(x, y)
+    x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
+    return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
+
+
+@ufunc
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y`` as floats."""
+    return binary.pow_(*inexact_pair("float_power", x, y))
