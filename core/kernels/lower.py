@@ -107,6 +107,7 @@ def cost(instr: Instr) -> int:
 
 
 @cache
+@cache
 def cost_of(name: str, dtype: np.dtype) -> int:
     """The same, of an instruction of that name for that dtype."""
     instr = Instr(name, (), dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treadle.fuse.cluster import Cluster, members_fit
+from treadle.fuse.cluster import Cluster, element_cost, members_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
@@ -19,9 +19,8 @@ from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.fuse.lowering.nests import build, form_of
 from treadle.fuse.roles import is_fused, is_stored, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.kernels.lower import cost_of
 from treadle.ops.movement import broadcast_in_dim
-from treadle.trace.lowering import Elementwise, Index, written
+from treadle.trace.lowering import Elementwise, Index
 
 _MAX_COST = 60
 _MAX_COST_OF_ROWS = 3
@@ -226,7 +225,7 @@ class _Walk:
             self.values[v] = None
         eq = self.flow.maker[v]
         if isinstance(eq.op.lowering, Elementwise):
-            spent += sum([cost_of(i.name, i.dtype) for i in written(eq)])
+            spent += element_cost(eq)
         for a in eq.inputs:
             if spent > _MAX_COST:
                 break

@@ -18,6 +18,7 @@ from treadle.fuse.cluster import Cluster, operands_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.grouping.recompute import builds
+from treadle.fuse.lowering.forms import Form
 from treadle.fuse.lowering.nests import summation
 from treadle.fuse.order import Node
 from treadle.fuse.roles import is_fused, stored_members
@@ -126,8 +127,13 @@ def _lengthened(
     }
 
     def sums() -> list[list[list[int]]]:
-        summing = [r for r in readers if r.reduced]
-        return [summation(r, flow, stored_members(r, part)) for r in summing]
+        found = []
+        for r in readers:
+            if r.reduced:
+                form, stored = part.built.get(r), stored_members(r, part)
+                known = form if isinstance(form, Form) else None
+                found.append(summation(r, flow, stored, known))
+        return found
 
     loops = sums()
     for row in rows:

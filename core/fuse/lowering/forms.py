@@ -83,7 +83,7 @@ class Form:
     def _first(self, source: Atom) -> None:
         """What a value is that is met for the first time."""
         flow, words = self.flow, self.words
-        if isinstance(source, Lit):
+        if type(source) is Lit:
             words.append(("literal", source.key()))
         elif source in flow.inline or source in flow.recomputed:
             words.append("computed")

@@ -308,10 +308,19 @@ def build(
     return launch
 
 
-def summation(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> list[list[int]]:
-    """The loops over the dimensions that a cluster reduces: sums depend on them."""
-    body, sizes = _members(cluster, flow, stored), cluster.space.sizes
-    return coalesce(_reduced(cluster, body), body.accesses, sizes)
+def summation(
+    cluster: Cluster, flow: Dataflow, stored: set[Var], form: Form | None = None
+) -> list[list[int]]:
+    """The loops over the dimensions that a cluster reduces: sums depend on them.
+
+    form: that of its nest, if it has been found already.
+    """
+    known, form = flow.memo.loops, form or form_of(cluster, flow, stored)
+    key = tuple(form.words)
+    if key not in known:
+        body, sizes = _members(cluster, flow, stored), cluster.space.sizes
+        known[key] = coalesce(_reduced(cluster, body), body.accesses, sizes)
+    return known[key]
 
 
 def _members(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> NestWriter:
