@@ -220,6 +220,9 @@ def is_dear(eq: Equation) -> bool:
 
 def element_cost(eq: Equation) -> int:
     """What it takes to compute one element of an elementwise equation."""
+    how = eq.op.lowering
+    if isinstance(how, Elementwise) and isinstance(how.expression, str):
+        return cost_of(how.expression, eq.outputs[0].type.dtype)
     return sum([cost_of(i.name, i.dtype) for i in written(eq)])
 
 

@@ -128,7 +128,7 @@ class Dataflow:
         if isinstance(how, Elementwise):
             own = [SCALARS[i.name].cost for i in written(eq)]
             cost = sum([1 + c // _DEAR for c in own])
-            is_long = is_long or any(c >= _DEAREST for c in own)
+            is_long = is_long or any([c >= _DEAREST for c in own])
         cost += sum([costs.get(a, 0) for a in eq.inputs])
         if is_long and len(self._read_as(out)) > 1:
             return

@@ -191,11 +191,12 @@ def _repeats_rows(view: Equation, flow: Dataflow) -> bool:
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
     """The other clusters that read a value; none if someone needs it in memory."""
     found: dict[int, Cluster] = {}
-    for r in part.flow.final_readers(v):
-        owner = part.owner.get(r.outputs[0]) if r.outputs else None
-        if owner is node and r.outputs[0] not in part.flow.aliases:
+    flow, owners = part.flow, part.owner
+    for r in flow.final_readers(v):
+        owner = owners.get(r.outputs[0]) if r.outputs else None
+        if owner is node and r.outputs[0] not in flow.aliases:
             continue
-        if not isinstance(owner, Cluster) or not is_fused(r, v, part.flow):
+        if type(owner) is not Cluster or not is_fused(r, v, flow):
             return []
         found[owner.number] = owner
     return list(found.values())
