@@ -238,6 +238,7 @@ def _sweep(
     return Sweep(tuple(body), tuple(reductions), tuple(saves), tuple(restores))
 
 
+@lru_cache(maxsize=4096)
 def in_place(nest: Nest, store: int, load: int) -> bool:
     """Whether operand `store` may share its buffer with operand `load`.
 
