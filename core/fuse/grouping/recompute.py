@@ -42,34 +42,46 @@ def choose(part: Partition) -> None:
     ]
     for start in range(0, len(candidates), _TOGETHER):
         _settle(candidates[start : start + _TOGETHER], part)
+    known: dict[Cluster, set[Var]] = {}
     for eq, node in candidates:
-        _reconsider(eq, node, part)
+        if _reconsider(eq, node, part, known):
+            known.clear()
 
 
-def _reconsider(eq: Equation, node: Cluster, part: Partition) -> None:
-    """Has a value stored after all, if its readers load less then. Who reads it is
-    known only when all is marked: those, too, that compute more from it."""
+def _reconsider(
+    eq: Equation, node: Cluster, part: Partition, known: dict[Cluster, set[Var]]
+) -> bool:
+    """Has a value stored after all, if its readers load less then; gives whether that
+    is so. Who reads it is known only when all is marked: those, too, that compute more
+    from it.
+
+    known: what clusters load as it is now.
+    """
     flow, v = part.flow, eq.outputs[0]
     readers = _readers(v, node, part) if v in flow.recomputed else []
     if len(readers) < 2:
-        return
+        return False
     walk = _Walk(v, node, part, any([r.form == "mid" for r in readers]))
     axes = walk.axes(v)
     walk.cost(v)
     if len([u for u in walk.leaves if walk.axes(u) >= axes]) < 2:
-        return
-    loads = [
-        sum([walk.axes(u) >= axes for r in readers for u in _reads(r, at, flow)])
-        for at in (None, v)
-    ]
-    if loads[1] + 1 >= loads[0]:
-        return
+        return False
+    now = after = 0
+    for r in readers:
+        if r not in known:
+            known[r] = _reads(r, None, flow)
+        now += len([u for u in known[r] if walk.axes(u) >= axes])
+        after += len([u for u in _reads(r, v, flow) if walk.axes(u) >= axes])
+    if after + 1 >= now:
+        return False
     changed = [*readers, node]
     flow.recomputed.remove(v)
     if not all([builds(cluster, part) for cluster in changed]):
         flow.recomputed.add(v)
         for cluster in changed:
             part.built.pop(cluster, None)
+        return False
+    return True
 
 
 def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
@@ -77,16 +89,16 @@ def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
     made = {v for eq in cluster.equations for v in eq.outputs}
     found: set[Var] = set()
     todo = [a for eq in cluster.equations for a in eq.inputs]
-    seen: set[Var] = set()
+    seen: set[Atom] = set(made)
     while todo:
         v, _ = flow.resolve(todo.pop())
-        if isinstance(v, Lit) or v in made or v in seen:
+        if v in seen or type(v) is Lit:
             continue
         seen.add(v)
         if v is not stored and (v in flow.inline or v in flow.recomputed):
-            todo += flow.maker[v].inputs
+            todo += flow.maker[v].inputs  # type: ignore[index]
         else:
-            found.add(v)
+            found.add(v)  # type: ignore[arg-type]
     return found
 
 
@@ -280,8 +292,7 @@ def write(part: Partition) -> None:
     """Writes the nests whose forms were kept: what clusters are is settled."""
     for node, found in part.built.items():
         if isinstance(found, Form) and isinstance(node, Cluster):
-            stored = stored_members(node, part)
-            part.built[node] = build(node, part.flow, stored, found)
+            part.built[node] = build(node, part.flow, found.stored, found)
 
 
 def _found(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:

@@ -23,11 +23,13 @@ class Form:
 
     words: equal for kernels that are equal but for the values; these have numbers, in
       the order in which they are first met. Whether two are one value is in the words.
+    stored: the results of a cluster that are stored.
     """
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
         self.words: list[Any] = []
+        self.stored: set[Var] = set()
         self._numbers: dict[Atom, int] = {}
 
     @property
@@ -42,7 +44,7 @@ class Form:
         self, cluster: Cluster, members: Sequence[Equation], stored: set[Var]
     ) -> None:
         """Some of a cluster's equations, and the stores of their results."""
-        space, words = cluster.space, self.words
+        space, words, self.stored = cluster.space, self.words, stored
         words += cluster.form, cluster.reduced, tuple(space.sizes.items()), len(members)
         for eq in members:
             reduces = isinstance(eq.op.lowering, Reduction)
