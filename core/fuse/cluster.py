@@ -301,11 +301,24 @@ def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
     if isinstance(how, Gather):
         return _gather_fits(space, eq, flow)
     key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
-    copied = [eq] if isinstance(how, View) else ()
+    if isinstance(how, View):
+        (x,) = eq.inputs
+        return not isinstance(x, Var) or operand_fits(space, key, x, flow, [eq])
     for a in eq.inputs:
-        if type(a) is Var and not operand_fits(space, key, a, flow, copied):
+        if type(a) is not Var or _fits_plainly(space, key, a, flow):
+            continue
+        if not operand_fits(space, key, a, flow):
             return False
     return True
+
+
+def _fits_plainly(space: Space, key: Any, a: Var, flow: Dataflow) -> bool:
+    """Whether an operand is read where it lies, or is a member at the same points: most
+    are. `operand_fits` says that of others."""
+    maps = space.maps
+    if a in maps:
+        return maps[a] is maps[key] and 1 not in a.type.shape
+    return flow.lies_apart(a)
 
 
 def _gather_fits(space: Space, eq: Equation, flow: Dataflow) -> bool:

@@ -180,6 +180,15 @@ class Dataflow:
         """Whether a value is another one seen through an index map."""
         return v in self._views
 
+    def lies_apart(self, v: Var) -> bool:
+        """Whether a value has memory of its own, which no kernel computes again."""
+        return not (
+            v in self._views
+            or v in self.inline
+            or v in self.recomputed
+            or v in self.aliases
+        )
+
     def ordered(self, a: Atom, order: tuple[int, ...]) -> Var:
         """A value with its axes in another order, as a view made here."""
         (t,) = transpose.infer([a.type], {"permutation": order})
