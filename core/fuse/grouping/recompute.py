@@ -40,8 +40,9 @@ def choose(part: Partition) -> None:
         for eq in node.equations
         if isinstance(eq.op.lowering, Elementwise | Index)
     ]
+    refused: set[tuple] = set()
     for start in range(0, len(candidates), _TOGETHER):
-        _settle(candidates[start : start + _TOGETHER], part)
+        _settle(candidates[start : start + _TOGETHER], part, refused)
     known: dict[Cluster, set[Var]] = {}
     for eq, node in candidates:
         if _reconsider(eq, node, part, known):
@@ -102,9 +103,21 @@ def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
     return found
 
 
-def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None:
+def _settle(
+    candidates: list[tuple[Equation, Cluster]], part: Partition, refused: set[tuple]
+) -> None:
     """Marks those for which all clusters still build. That is nearly always so, and
-    found out once for all together; else for the two halves."""
+    found out once for all together; else for the two halves.
+
+    refused: what those were like that could not be marked. Equal layers have such in
+      the same place: they are tried alone.
+    """
+    if refused and len(candidates) > 1:
+        for i, (eq, node) in enumerate(candidates):
+            if _likeness(eq, node, part.flow) in refused:
+                for some in candidates[:i], [candidates[i]], candidates[i + 1 :]:
+                    _settle(some, part, refused)
+                return
     marked: list[Var] = []
     changed: dict[Cluster, None] = {}
     for eq, node in candidates:
@@ -119,8 +132,18 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
         part.built.pop(cluster, None)
     if len(candidates) > 1:
         middle = len(candidates) // 2
-        _settle(candidates[:middle], part)
-        _settle(candidates[middle:], part)
+        _settle(candidates[:middle], part, refused)
+        _settle(candidates[middle:], part, refused)
+    else:
+        refused.add(_likeness(*candidates[0], part.flow))
+
+
+def _likeness(eq: Equation, node: Cluster, flow: Dataflow) -> tuple:
+    """What equal layers agree in, around an equation."""
+    makers = [flow.maker.get(a) for a in eq.inputs]  # type: ignore[arg-type]
+    before = tuple([m and m.op for m in makers])
+    after = tuple([r.op for r in flow.readers[eq.outputs[0]]])
+    return eq.op, eq.outputs[0].type.ndim, before, after, node.form, len(node.equations)
 
 
 class _Found(NamedTuple):
