@@ -19,7 +19,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.grouping.recompute import builds
 from treadle.fuse.lowering.forms import Form
-from treadle.fuse.lowering.nests import summation
+from treadle.fuse.lowering.nests import form_of, summation
 from treadle.fuse.order import Node
 from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -130,9 +130,10 @@ def _lengthened(
         found = []
         for r in readers:
             if r.reduced:
-                form, stored = part.built.get(r), stored_members(r, part)
-                known = form if isinstance(form, Form) else None
-                found.append(summation(r, flow, stored, known))
+                form = part.built.get(r)
+                if not isinstance(form, Form):
+                    form = form_of(r, flow, stored_members(r, part))
+                found.append(summation(r, flow, form))
         return found
 
     loops = sums()

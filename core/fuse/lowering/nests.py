@@ -308,17 +308,11 @@ def build(
     return launch
 
 
-def summation(
-    cluster: Cluster, flow: Dataflow, stored: set[Var], form: Form | None = None
-) -> list[list[int]]:
-    """The loops over the dimensions that a cluster reduces: sums depend on them.
-
-    form: that of its nest, if it has been found already.
-    """
-    known, form = flow.memo.loops, form or form_of(cluster, flow, stored)
-    key = tuple(form.words)
+def summation(cluster: Cluster, flow: Dataflow, form: Form) -> list[list[int]]:
+    """The loops over the dimensions that a cluster reduces: sums depend on them."""
+    known, key = flow.memo.loops, tuple(form.words)
     if key not in known:
-        body, sizes = _members(cluster, flow, stored), cluster.space.sizes
+        body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
         known[key] = coalesce(_reduced(cluster, body), body.accesses, sizes)
     return known[key]
 
