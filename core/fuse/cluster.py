@@ -374,7 +374,7 @@ def _readable(
     found: Map | Split | None = entries
     if copied or chain or rank:
         found = space.seen(entries, source, [*copied, *chain] if copied else chain)
-        if type(found) is not tuple:
+        if not isinstance(found, tuple):
             return found or False
     maps = space.maps
     if source in maps:

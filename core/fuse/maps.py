@@ -117,10 +117,9 @@ class Space:
         return tuple(ZERO if i in absent else e for i, e in enumerate(found))
 
     def _reshaped(self, entries: Map, old: Atom, new: Atom) -> Map | Split | None:
-        key = entries, old.type, new.type, tuple(self.sizes.items())
         units, known = self.units.paired(old, new), self.units.reshaped
-        if units:
-            key = *key, *units.items()
+        pairs = tuple(units.items()) if units else ()
+        key = entries, old.type, new.type, tuple(self.sizes.items()), pairs
         if key not in known:
             shape, new_shape = old.type.shape, new.type.shape
             known[key] = reshape(entries, shape, new_shape, self.sizes, units)
