@@ -371,17 +371,17 @@ def _readable(
         # Indices have the first axes only; scalars stand beside arrays of any shape.
         entries = entries[:rank]
     source, chain = flow.resolve(a)
-    found: Map | Split | None = entries
     if copied or chain or rank:
         found = space.seen(entries, source, [*copied, *chain] if copied else chain)
         if not isinstance(found, tuple):
             return found or False
+        entries = found
     maps = space.maps
     if source in maps:
-        return found == maps[source]
+        return entries == maps[source]
     if source in flow.inline or source in flow.recomputed:
         for x in flow.maker[source].inputs:  # type: ignore[index]
-            fits = _readable(space, found, x, flow)
+            fits = _readable(space, entries, x, flow)
             if fits is not True:
                 return fits
         return True
