@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
@@ -129,11 +131,11 @@ _known: dict[tuple[str, int, str], Source] = {}
 def user_source() -> Source:
     """``file:line`` of the user's innermost line, or an empty string, with the names of
     the parts of the program around it."""
-    frame = user_frame()
-    if frame is None:
+    line = current.line or _user_line()
+    if line is None:
         return Source("", current.place.path)
     # Looked up: the same few thousand places ask in each trace.
-    key = frame.f_code.co_filename, frame.f_lineno, current.place.path
+    key = *line, current.place.path
     try:
         return _known[key]
     except KeyError:
@@ -141,6 +143,23 @@ def user_source() -> Source:
             _known.clear()
         found = _known[key] = Source(f"{key[0]}:{key[1]}", key[2])
         return found
+
+
+def _user_line() -> tuple[str, int] | None:
+    frame = user_frame()
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+@contextmanager
+def on_one_line() -> Iterator[None]:
+    """For a block that calls nothing of the user's: their line is the same for all that
+    happens there, and is looked for once."""
+    before = current.line
+    current.line = before or _user_line()
+    try:
+        yield
+    finally:
+        current.line = before
 
 
 _warned: dict[str, dict[Any, Any]] = {}

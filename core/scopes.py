@@ -96,7 +96,9 @@ class Place:
 class _Current(threading.local):
     def __init__(self) -> None:
         self.place = Place()
+        self.line: tuple[str, int] | None = None
 
 
 current = _Current()
-"""The place of this thread."""
+"""The place of this thread; and file and line of the user's, where these are known to
+stay the same for a while (`treadle.errors.on_one_line`)."""

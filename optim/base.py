@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
-from treadle.errors import at, user_source
+from treadle.errors import at, on_one_line, user_source
 from treadle.optim.leaves import positions, settle, trainable
 
 _NOTHING = """\
@@ -138,8 +138,10 @@ def apply_updates(params: T, updates: Any) -> T:
     """
     steps, form = tree.flatten(updates)
     leaves, whole = tree.flatten(params)
-    for i, step in zip(positions(form, whole, "the parameters"), steps, strict=True):
-        leaves[i] = settle(leaves[i], leaves[i] + step)
+    places = positions(form, whole, "the parameters")
+    with on_one_line():
+        for i, step in zip(places, steps, strict=True):
+            leaves[i] = settle(leaves[i], leaves[i] + step)
     return whole.unflatten(leaves)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 from treadle import dtypes, tree
-from treadle.errors import StructureError, at, user_source
+from treadle.errors import StructureError, at, on_one_line, user_source
 
 
 def trainable(params: Any) -> list[bool]:
@@ -136,7 +136,8 @@ def map_updates(
         places = positions(form, own, what)
         flat.append((values, own, places))
         columns.append([values[i] for i in places])
-    rows = [function(*row) for row in zip(leaves, *columns, strict=True)]
+    with on_one_line():
+        rows = [function(*row) for row in zip(leaves, *columns, strict=True)]
     results = [form.unflatten([row[0] for row in rows])]
     for number, (values, own, places) in enumerate(flat[: len(states)], 1):
         new = list(values)

@@ -33,8 +33,8 @@ from treadle.trace.lowering import (
 Supported = Callable[[str, np.dtype], bool]
 """Whether there is code for a scalar instruction on arguments of a dtype."""
 
-_ANY_DTYPE = (View, Join, Same, Scan, While)
-"""Nothing is computed: data are moved, or other equations compute."""
+_ANY_DTYPE = (Host, View, Join, Same, Scan, While)
+"""Nothing is computed here: data are moved, or others compute."""
 
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
@@ -57,12 +57,14 @@ def lowering_of(
 ) -> Lowering:
     """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
-    if isinstance(how, (Host, *_ANY_DTYPE)):
+    if isinstance(how, _ANY_DTYPE):
         return how
+    if isinstance(how, Elementwise):
+        return _elementwise(eq, how, supported)
     if isinstance(how, Branch):
         integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
         return how if eq.inputs[0].type.dtype in integers else _INDEX
-    if isinstance(how, Routine | Foreign):
+    if isinstance(how, (Routine, Foreign)):
         if not all([a.type.size for a in eq.inputs]):
             return _EMPTY
         return how if isinstance(how, Foreign) or has_lapack() else _NO_LAPACK
@@ -70,18 +72,22 @@ def lowering_of(
         return how if has_fourier() else _NO_FOURIER
     if isinstance(how, Blocked):
         return _blocked(eq, how)
-    for a in (*eq.inputs, *eq.outputs):
-        if a.type.dtype.kind == "c":
-            return _COMPLEX
+    if _has_complex(eq):
+        return _COMPLEX
     if isinstance(how, Order) and eq.outputs[0].type.dtype != dtypes.int32:
         return _LONG
-    if isinstance(how, Elementwise):
-        return _elementwise(eq, how, supported)
     if isinstance(how, Product):
         return _product(eq, how, multiplied)
-    if isinstance(how, Expanded | Inline):
+    if isinstance(how, (Expanded, Inline)):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how
+
+
+def _has_complex(eq: Equation) -> bool:
+    for a in eq.inputs:
+        if a.type.dtype.kind == "c":
+            return True
+    return any([v.type.dtype.kind == "c" for v in eq.outputs])
 
 
 def _blocked(eq: Equation, how: Blocked) -> Lowering:
@@ -92,6 +98,8 @@ def _blocked(eq: Equation, how: Blocked) -> Lowering:
 
 
 def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Lowering:
+    if _has_complex(eq):
+        return _COMPLEX
     for i in written(eq):
         if not supported(i.name, i.of):
             return Host(f"there is no code for {i.name} of {i.of.name}")

@@ -79,7 +79,11 @@ def store(
 
 
 def _count(graph: Graph) -> int:
-    return sum([1 + sum(map(_count, eq.graphs)) for eq in graph.equations])
+    """The equations of a graph, nested ones as well where these decide."""
+    own = len(graph.equations)
+    if own >= WORTH_STORING:
+        return own
+    return own + sum([_count(g) for eq in graph.equations for g in eq.graphs])
 
 
 @cache

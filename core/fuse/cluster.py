@@ -102,27 +102,28 @@ class _Trial:
         self.after = set(cluster.after)
 
     def elementwise(self, eq: Equation, flow: Dataflow) -> bool:
-        out = eq.outputs[0]
+        out, shape = eq.outputs[0], eq.outputs[0].type.shape
         if isinstance(eq.op.lowering, Gather):
             return False
         members = self.cluster.space.maps
         for a in eq.inputs:
             source, chain = flow.resolve(a)
-            if source in members and a.type.shape == out.type.shape:
+            if source in members and a.type.shape == shape:
                 break
         else:
             return False
         entries = self._derived(source, chain)
         if entries is None or not self._names_units(out, entries):
             return False
-        if self._once_a_short_row(entries) and is_dear(eq):
+        dims = dimensions(entries)
+        if self._once_a_short_row(dims) and is_dear(eq):
             return False
         self.space.maps[out] = entries
-        if not self._covers(entries) or not operands_fit(self.space, eq, flow):
+        if not self._covers(dims) or not operands_fit(self.space, eq, flow):
             return False
         if self.form == "mid":
-            late = any(flow.resolve(a)[0] in self.after for a in eq.inputs)
-            full = self._dims(self.space.maps[out]) & self.reduced
+            late = any([flow.resolve(a)[0] in self.after for a in eq.inputs])
+            full = dimensions(self.space.maps[out]) & self.reduced
             if late and full:
                 return False
             if late or not full:
@@ -134,7 +135,7 @@ class _Trial:
         if not self.cluster.is_member(source):
             return False
         entries = self._derived(source, chain)
-        if entries is None or self._dims(entries) != set(self.space.sizes):
+        if entries is None or dimensions(entries) != set(self.space.sizes):
             return False
         if self.form == "mid" and source in self.after:
             return False
@@ -180,7 +181,7 @@ class _Trial:
         shape, dims = view.outputs[0].type.shape, sorted(self.reduced)
         if [shape[i] for i in unknown] != [self.space.sizes[d] for d in dims]:
             return None
-        if self._dims(entries) & self.reduced:
+        if dimensions(entries) & self.reduced:
             return None
         along = dict(zip(unknown, dims, strict=True))
         return tuple(
@@ -188,17 +189,13 @@ class _Trial:
             for i, e in enumerate(entries)
         )
 
-    def _once_a_short_row(self, entries: Map) -> bool:
-        """Whether what has this map is computed once for each of some short rows, be it
-        one: a batch of one has the kernels of any other."""
-        dims = self._dims(entries)
+    def _once_a_short_row(self, dims: set[int]) -> bool:
+        """Whether what varies along these is computed once for each of some short rows,
+        be it one: a batch of one has the kernels of any other."""
         if self.form != "inner" or not dims or dims & self.reduced:
             return False
         sizes = self.space.sizes
         return math.prod([hint(sizes[d]) for d in self.reduced]) <= _SHORT_ROW
-
-    def _dims(self, entries: Map) -> set[int]:
-        return {d for _, terms in entries for d, _ in terms}
 
     def _names_units(self, v: Var, entries: Map) -> bool:
         """Whether each present axis of length 1 has a dimension, as longer ones have:
@@ -210,17 +207,28 @@ class _Trial:
             entries[i].terms for i in self.space.units.present(v) if shape[i] == 1
         )
 
-    def _covers(self, entries: Map) -> bool:
-        """Whether a map names all dimensions, or all that are kept."""
-        dims, every = self._dims(entries), self.space.sizes.keys()
+    def _covers(self, dims: set[int]) -> bool:
+        """Whether these are all dimensions, or all that are kept."""
+        every = self.space.sizes.keys()
         return dims == every or (bool(self.reduced) and dims == every - self.reduced)
 
 
 def is_dear(eq: Equation) -> bool:
     """Whether an elementwise equation takes many instructions."""
-    if not isinstance(eq.op.lowering, Elementwise):
-        return False
-    return sum([cost_of(i.name, i.dtype) for i in written(eq)]) >= _DEAR
+    return isinstance(eq.op.lowering, Elementwise) and element_cost(eq) >= _DEAR
+
+
+def element_cost(eq: Equation) -> int:
+    """What it takes to compute one element of an elementwise equation."""
+    how = eq.op.lowering
+    if isinstance(how, Elementwise) and isinstance(how.expression, str):
+        return cost_of(how.expression, eq.outputs[0].type.dtype)
+    return sum([cost_of(i.name, i.dtype) for i in written(eq)])
+
+
+def dimensions(entries: Map) -> set[int]:
+    """Those along which what has this map varies."""
+    return {d for _, terms in entries for d, _ in terms}
 
 
 def operand_key(eq: Equation) -> tuple:
@@ -293,11 +301,24 @@ def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
     if isinstance(how, Gather):
         return _gather_fits(space, eq, flow)
     key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
-    copied = [eq] if isinstance(how, View) else []
+    if isinstance(how, View):
+        (x,) = eq.inputs
+        return not isinstance(x, Var) or operand_fits(space, key, x, flow, [eq])
     for a in eq.inputs:
-        if isinstance(a, Var) and not operand_fits(space, key, a, flow, copied):
+        if type(a) is not Var or _fits_plainly(space, key, a, flow):
+            continue
+        if not operand_fits(space, key, a, flow):
             return False
     return True
+
+
+def _fits_plainly(space: Space, key: Any, a: Var, flow: Dataflow) -> bool:
+    """Whether an operand is read where it lies, or is a member at the same points: most
+    are. `operand_fits` says that of others."""
+    maps = space.maps
+    if a in maps:
+        return maps[a] is maps[key] and 1 not in a.type.shape
+    return flow.lies_apart(a)
 
 
 def _gather_fits(space: Space, eq: Equation, flow: Dataflow) -> bool:
@@ -343,22 +364,27 @@ def _readable(
     flow: Dataflow,
     copied: Sequence[Equation] = (),
 ) -> bool | Split:
-    if not isinstance(a, Var):
+    if type(a) is not Var:
         return True
-    if not copied:
+    rank = len(a.type.shape)
+    if not copied and rank != len(entries):
         # Indices have the first axes only; scalars stand beside arrays of any shape.
-        entries = entries[: len(a.type.shape)]
+        entries = entries[:rank]
     source, chain = flow.resolve(a)
-    found = space.seen(entries, source, [*copied, *chain] if copied else chain)
-    if not isinstance(found, tuple):
-        return found or False
-    if source in space.maps:
-        return found == space.maps[source]
+    if copied or chain or rank:
+        found = space.seen(entries, source, [*copied, *chain] if copied else chain)
+        if not isinstance(found, tuple):
+            return found or False
+        entries = found
+    maps = space.maps
+    if source in maps:
+        return entries == maps[source]
     if source in flow.inline or source in flow.recomputed:
         for x in flow.maker[source].inputs:  # type: ignore[index]
-            fits = _readable(space, found, x, flow)
+            fits = _readable(space, entries, x, flow)
             if fits is not True:
                 return fits
         return True
     # A member's own memory is not written before all of its points are done.
-    return flow.memory(source) not in space.maps
+    memory = flow.memory(source)
+    return memory is source or memory not in maps

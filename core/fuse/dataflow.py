@@ -41,13 +41,14 @@ class Memo:
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
       where there is no kernel of that form. views: what chains of them are, as words.
     fits: whether the members of clusters can read what they read, by form and by what
-      else that depends on.
+      else that depends on. loops: those over what clusters reduce, by form.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
         self.views: dict[tuple[Equation, ...], Hashable] = {}
         self.fits: dict[Hashable, bool] = {}
+        self.loops: dict[Hashable, list[list[int]]] = {}
 
 
 class Dataflow:
@@ -117,23 +118,21 @@ class Dataflow:
         costs: of those that are. long: what is made with the dearest instructions.
         """
         how = self.lowering(eq)
-        if not isinstance(how, Elementwise | Index):
+        if not isinstance(how, (Elementwise, Index)):
             return
-        out = eq.outputs[0]
-        index_only = all(
-            [
-                not a.type.shape if isinstance(a, Lit) else a in self._index_only
-                for a in eq.inputs
-            ]
-        )
-        if out.type.shape and not index_only:
-            return
+        out, index_only = eq.outputs[0], True
+        for a in eq.inputs:
+            if a.type.shape if type(a) is Lit else a not in self._index_only:
+                index_only = False
+                if out.type.shape:
+                    return
+                break
         # A scalar that an equation made in other ways (a reduction) is loaded.
-        cost, is_long = 1, any(a in long for a in eq.inputs)
+        cost, is_long = 1, any([a in long for a in eq.inputs])
         if isinstance(how, Elementwise):
             own = [SCALARS[i.name].cost for i in written(eq)]
             cost = sum([1 + c // _DEAR for c in own])
-            is_long = is_long or any(c >= _DEAREST for c in own)
+            is_long = is_long or any([c >= _DEAREST for c in own])
         cost += sum([costs.get(a, 0) for a in eq.inputs])
         if is_long and len(self._read_as(out)) > 1:
             return
@@ -210,6 +209,15 @@ class Dataflow:
         """Whether a value is another one seen through an index map."""
         return v in self._views
 
+    def lies_apart(self, v: Var) -> bool:
+        """Whether a value has memory of its own, which no kernel computes again."""
+        return not (
+            v in self._views
+            or v in self.inline
+            or v in self.recomputed
+            or v in self.aliases
+        )
+
     def ordered(self, a: Atom, order: tuple[int, ...]) -> Var:
         """A value with its axes in another order, as a view made here."""
         (t,) = transpose.infer([a.type], {"permutation": order})
@@ -225,12 +233,13 @@ class Dataflow:
         self.units.add(eq)
         if isinstance(eq.op.lowering, View) and not copied:
             self._look_through(eq)
+        readers = self.readers
         for v in eq.outputs:
             self.maker[v] = eq
-            self.readers[v] = []
+            readers[v] = []
         for a in eq.inputs:
-            if isinstance(a, Var):
-                self.readers[a].append(eq)
+            if type(a) is Var:
+                readers[a].append(eq)
 
     def replace(self, old: Equation, new: Equation) -> None:
         """Puts another equation for the same results in the place of one."""
@@ -269,10 +278,10 @@ class Dataflow:
 
     def memory(self, a: Atom) -> Atom | None:
         """The stored value whose contiguous bytes are those of `a`, if there is one."""
-        while isinstance(a, Var):
+        while type(a) is Var:
             if a in self.aliases:
                 a = self.aliases[a]
-            elif self.is_view(a):
+            elif a in self._views:
                 eq = self.maker[a]
                 if not isinstance(eq.op.lowering, Reshape):
                     return None
@@ -308,13 +317,18 @@ class Dataflow:
     def final_readers(self, v: Var) -> list[Equation]:
         """The equations that read a value, looking through views and inline values."""
         result: list[Equation] = []
+        inline, recomputed, views = self.inline, self.recomputed, self._views
         for eq in self.readers[v]:
-            out = eq.outputs[0] if eq.outputs else None
-            again = out in self.inline or out in self.recomputed
-            view = out is not None and self.is_view(out)
-            if again or view:
-                result += self.final_readers(out)  # type: ignore[arg-type]
-            if out in self.kept or out in self.recomputed or not (again or view):
+            if not eq.outputs:
+                result.append(eq)
+                continue
+            out = eq.outputs[0]
+            again = out in recomputed
+            if again or out in inline or out in views:
+                result += self.final_readers(out)
+                if again or out in self.kept:
+                    result.append(eq)
+            else:
                 result.append(eq)
         return result
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.dims import is_dim
+from treadle.dims import Dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Var
@@ -17,7 +17,10 @@ from treadle.trace.lowering import Join, Product
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a contiguous array, last axis fastest."""
-    scope = next((n.scope for n in shape if is_dim(n)), None)  # type: ignore[attr-defined]
+    scope = None
+    for n in shape:
+        if type(n) is Dim:
+            scope = n.scope
     if scope is None:
         return _row_major(shape)
     # What is kept longer than a trace must not keep its sizes.
@@ -44,7 +47,7 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
     """
     if v in flow.parts:
         return flow.parts[v][2]  # type: ignore[index]
-    order = _wanted_order(v, flow) if isinstance(v, Var) else None
+    order = _wanted_order(v, flow) if type(v) is Var else None
     if order is None:
         return row_major(v.type.shape)
     seen = row_major(tuple([v.type.shape[p] for p in order]))
@@ -56,11 +59,9 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
 
 def _wanted_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
     maker = flow.maker.get(v)
-    if (
-        v in flow.row_major
-        or maker is None
-        or not isinstance(maker.op.lowering, Product)
-    ):
+    if maker is None or not isinstance(maker.op.lowering, Product):
+        return None
+    if v in flow.row_major:
         return None
     # Decided once: fusion exchanges readers, but a layout that was relied on must stay.
     if v not in flow.orders:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from treadle.ir.graph import Atom, Equation
@@ -39,17 +40,20 @@ class Space:
         """The index along a new dimension."""
         name = max(self.sizes, default=-1) + 1
         self.sizes[name] = size
-        return Affine(0, ((name, 1),))
+        return _along(name)
 
     def index(self, a: Atom) -> Map:
         """The index map of a value along new dimensions."""
-        absent = self.units.absent(a)
-        return tuple(
-            [
-                ZERO if i in absent else self.dimension(n)
-                for i, n in enumerate(a.type.shape)
-            ]
-        )
+        absent, sizes = self.units.absent(a), self.sizes
+        name, entries = max(sizes, default=-1) + 1, []
+        for i, n in enumerate(a.type.shape):
+            if i in absent:
+                entries.append(ZERO)
+            else:
+                sizes[name] = n
+                entries.append(_along(name))
+                name += 1
+        return tuple(entries)
 
     def copy(self) -> Space:
         other = Space(self.units)
@@ -113,14 +117,25 @@ class Space:
         return tuple(ZERO if i in absent else e for i, e in enumerate(found))
 
     def _reshaped(self, entries: Map, old: Atom, new: Atom) -> Map | Split | None:
-        units = self.units.paired(old, new)
-        found = reshape(entries, old.type.shape, new.type.shape, self.sizes, units)
+        units, known = self.units.paired(old, new), self.units.reshaped
+        pairs = tuple(units.items()) if units else ()
+        key = entries, old.type, new.type, tuple(self.sizes.items()), pairs
+        if key not in known:
+            shape, new_shape = old.type.shape, new.type.shape
+            known[key] = reshape(entries, shape, new_shape, self.sizes, units)
+        found: Map | Split | None = known[key]
         frozen = isinstance(found, Split) and found.dimension in self.frozen
         return None if frozen else found
 
     def _without(self, entries: Map, absent: Axes) -> Map:
         """A map without what it says about absent axes of the value that it indexes."""
         return tuple([ZERO if i in absent else e for i, e in enumerate(entries)])
+
+
+@cache
+def _along(dimension: int) -> Affine:
+    """The index along a dimension."""
+    return Affine(0, ((dimension, 1),))
 
 
 def extent(group: list[int], sizes: dict[int, int]) -> int:

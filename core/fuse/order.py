@@ -48,18 +48,21 @@ class Precedence:
 
     def can_depend(self, node: Node, others: Iterable[Node]) -> bool:
         """Whether `depend` would not close a cycle."""
-        return not any(self.depends(other, node) for other in others)
+        bit = node.bit
+        return not any([other.before & bit for other in others])
 
     def depend(self, node: Node, others: Iterable[Node]) -> bool:
         """Makes a node, and all that run after it, run after others (itself among them
         is as well as not); gives whether that can be."""
-        others = [n for n in others if n is not node]
+        others = {n: None for n in others if n is not node}
         if not self.can_depend(node, others):
             return False
+        bits = 0
         for other in others:
             other.users.add(node)
             node.needs.add(other)
-            _inherit(node, other.bit | other.before)
+            bits |= other.bit | other.before
+        _inherit(node, bits)
         return True
 
     def can_contract(self, a: Node, b: Node) -> bool:

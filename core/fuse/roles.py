@@ -17,7 +17,7 @@ def is_fused(eq: Equation, v: Var, flow: Dataflow) -> bool:
         return flow.resolve(eq.inputs[0])[0] is not v
     if eq.outputs[0] in flow.aliases:
         return False
-    return isinstance(how, Elementwise | Index | Reduction | View)
+    return isinstance(how, (Elementwise, Index, Reduction, View))
 
 
 def stored_members(node: Node, partition: Any) -> set[Var]:
@@ -32,13 +32,12 @@ def is_stored(v: Var, node: Node, partition: Any) -> bool:
     flow, owner = partition.flow, partition.owner
     if v in flow.recomputed:
         return False
-    return (
-        v in flow.inline
-        or flow.is_returned(v)
-        or any(
-            not r.outputs
-            or owner.get(r.outputs[0]) is not node
-            or r.outputs[0] in flow.aliases
-            for r in flow.final_readers(v)
-        )
-    )
+    if v in flow.inline or flow.is_returned(v):
+        return True
+    for r in flow.final_readers(v):
+        if not r.outputs:
+            return True
+        out = r.outputs[0]
+        if owner.get(out) is not node or out in flow.aliases:
+            return True
+    return False

@@ -107,6 +107,7 @@ def cost(instr: Instr) -> int:
 
 
 @cache
+@cache
 def cost_of(name: str, dtype: np.dtype) -> int:
     """The same, of an instruction of that name for that dtype."""
     instr = Instr(name, (), dtype)
@@ -237,6 +238,7 @@ def _sweep(
     return Sweep(tuple(body), tuple(reductions), tuple(saves), tuple(restores))
 
 
+@lru_cache(maxsize=4096)
 def in_place(nest: Nest, store: int, load: int) -> bool:
     """Whether operand `store` may share its buffer with operand `load`.
 

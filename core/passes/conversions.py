@@ -19,7 +19,7 @@ from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
 from treadle.passes.dce import drop_dead
-from treadle.passes.rewrite import Rewriter, mentions
+from treadle.passes.rewrite import Rewriter, dtypes_of, mentions
 
 _PRODUCTS = (dot_general, conv_general, conv_filter_grad)
 
@@ -87,7 +87,8 @@ def fuse_conversions(graph: Graph, multiplied: Sequence[np.dtype]) -> Graph:
     """Makes conversions between float32 and half floats part of products of these, if
     the target has a kernel for them: those that are `multiplied`."""
     for dtype in multiplied:
-        if mentions(graph, _PRODUCTS):
+        given = any([v.type.dtype == dtype for v in graph.inputs])
+        if (given or dtype in dtypes_of(graph)) and mentions(graph, _PRODUCTS):
             # Passes of nested graphs are made by their class alone.
             fuse: type[_Fuse] = type("_FuseOne", (_Fuse,), {"dtype": dtype})
             graph = drop_dead(fuse.apply(graph))

@@ -22,14 +22,13 @@ class _Merge(Rewriter):
             return
         values = self.values
         inputs = [values.get(a, a) for a in eq.inputs]
-        atoms = tuple([a.key() if isinstance(a, Lit) else a for a in inputs])
-        key = (eq.op, atoms, params_key(eq.params))
-        found = self.seen.get(key)
-        if found is None:
+        atoms = [a.key() if type(a) is Lit else a for a in inputs]
+        key = (eq.op, *atoms, params_key(eq.params))
+        found = self.seen.setdefault(key, eq.outputs)
+        if found is eq.outputs:
             self.keep(eq)
-            self.seen[key] = eq.outputs
         else:
-            self.values.update(zip(eq.outputs, found, strict=True))
+            values.update(zip(eq.outputs, found, strict=True))
 
 
 def merge_equal(graph: Graph) -> Graph:

@@ -6,6 +6,8 @@ from collections.abc import Container, Sequence
 from operator import is_
 from typing import Any
 
+import numpy as np
+
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import follow
@@ -106,6 +108,20 @@ def ops_of(graph: Graph) -> frozenset[Op]:
             for inner in eq.graphs:
                 every |= ops_of(inner)
         found = graph.cache["ops"] = frozenset(every)
+    return found
+
+
+def dtypes_of(graph: Graph) -> frozenset[np.dtype]:
+    """Of all results of a graph's equations, nested graphs included. Cached on the
+    graph."""
+    found = graph.cache.get("dtypes")
+    if found is None:
+        types = {v.type for eq in graph.equations for v in eq.outputs}
+        every = {t.dtype for t in types}
+        for eq in graph.equations:
+            for inner in eq.graphs:
+                every |= dtypes_of(inner)
+        found = graph.cache["dtypes"] = frozenset(every)
     return found
 
 

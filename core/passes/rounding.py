@@ -30,7 +30,7 @@ from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.scalar import SCALARS
 from treadle.ops.arithmetic import add, mul, multiply_add, sub
 from treadle.ops.cast import convert
-from treadle.passes.rewrite import Rewriter
+from treadle.passes.rewrite import Rewriter, dtypes_of
 from treadle.trace.lowering import Elementwise, Index, Reduction, View, written
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -111,14 +111,21 @@ class _Waits(_Readers):
     def _note(self, number: int, eq: Equation) -> None:
         """Of an equation's results: who makes them, and the last equations they wait
         for that no kernel holds with others, or that one does for some sizes only."""
-        apart = max([self.apart.get(a, -1) for a in eq.inputs], default=-1)
-        some = max([self.sometimes.get(a, -1) for a in eq.inputs], default=-1)
+        apart = some = -1
+        for a in eq.inputs:
+            if a in self.apart:
+                apart = max(apart, self.apart[a])
+            if a in self.sometimes:
+                some = max(some, self.sometimes[a])
         if _may_vanish(eq):
             some = number
         elif self._is_apart(eq):
             apart = number
         for v in eq.outputs:
-            self.maker[v], self.apart[v], self.sometimes[v] = number, apart, some
+            if apart >= 0:
+                self.apart[v] = apart
+            if some >= 0:
+                self.maker[v], self.sometimes[v] = number, some
 
     def _vanishing_after(self, here: int, needed: set[Atom]) -> list[int]:
         """The equations after one for which values wait, and that may vanish."""
@@ -152,7 +159,7 @@ def _role(eq: Equation) -> str:
 def _fuses(eq: Equation) -> bool:
     """Whether what comes before an equation and after it may be in one kernel."""
     if not isinstance(eq.op.lowering, Reduction):
-        return isinstance(eq.op.lowering, Elementwise | Index | View)
+        return isinstance(eq.op.lowering, (Elementwise, Index, View))
     reduced, behind = _lengths(eq)
     return "axes" in eq.params and bool(reduced) and all(map(one, behind))
 
@@ -263,11 +270,5 @@ def place_roundings(graph: Graph, widen: bool) -> Graph:
     """The graph with the types of half floats, and with products and sums, as the
     module says. If `widen`, operands and results of an equation may be half floats and
     float32: it is computed in float32 then, and a result that is a half is rounded."""
-    return _Contract.apply(_Widen.apply(graph) if widen and _halves(graph) else graph)
-
-
-def _halves(graph: Graph) -> bool:
-    """Whether some results are half floats, in nested graphs too."""
-    found = {v.type.dtype for eq in graph.equations for v in eq.outputs}
-    inner = [graph for eq in graph.equations for graph in eq.graphs]
-    return not found.isdisjoint(_HALVES) or any(map(_halves, inner))
+    halves = widen and not dtypes_of(graph).isdisjoint(_HALVES)
+    return _Contract.apply(_Widen.apply(graph) if halves else graph)

@@ -10,6 +10,7 @@ length next time; a broadcast, a reshape or a slice makes the same axis every ti
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any
 
 from treadle.dims import is_dim, is_one
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -26,10 +27,15 @@ _NONE: Axes = frozenset()
 
 class Units:
     """The absent axes of every value of a graph: of length 1 whatever the sizes of the
-    program's arguments are."""
+    program's arguments are.
+
+    reshaped: index maps through reshapes that have been found once; nothing depends on
+      it.
+    """
 
     def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self._absent: dict[Var, Axes] = {}
+        self.reshaped: dict[tuple, Any] = {}
         for eq in equations:
             self.add(eq)
 
@@ -42,10 +48,12 @@ class Units:
 
     def absent(self, a: Atom) -> Axes:
         """The axes of an atom that are dropped."""
-        if isinstance(a, Lit):
-            shape = a.type.shape
-            return frozenset([i for i, n in enumerate(shape) if n == 1]) or _NONE
-        return self._absent.get(a, _NONE)
+        shape = a.type.shape
+        if 1 not in shape:
+            return _NONE
+        if type(a) is Lit:
+            return frozenset([i for i, n in enumerate(shape) if n == 1])
+        return self._absent.get(a, _NONE)  # type: ignore[arg-type]
 
     def paired(self, a: Atom, b: Atom) -> dict[int, int]:
         """Which present axes of length 1 of two values are each other's, if one is a

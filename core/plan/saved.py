@@ -15,15 +15,19 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from treadle.dims import Atom, Dim, Real, Scope
+from treadle.fuse.lowering.launches import Binding
 from treadle.ir.graph import Var
-from treadle.kernels.nest import Nest
-from treadle.plan.steps import Buffer, Plan
+from treadle.kernels.nest import Instr, Nest, Operand
+from treadle.plan.steps import Buffer, Place, Plan
 from treadle.trace.op import Op, registry
 
 _KNOWN = (
     *("treadle", "numpy", "ml_dtypes", "builtins", "copyreg", "functools"),
     *("math", "_operator"),
 )
+
+
+_TUPLES = frozenset({Place, Binding, Instr, Operand})
 
 
 class Unsaved(Exception):
@@ -101,17 +105,23 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, protocol=5)
         self._scope = scope
         self._nests: dict[Nest, Nest] = {}
+        self._passed: set[type] = set()
 
     def reducer_override(self, x: Any) -> Any:
         kind = type(x)
+        # There are many of these: a call reads them quicker than what pickle does, and
+        # is found quicker.
+        if kind in _TUPLES:
+            return kind, tuple(x)
+        if kind is Var:
+            return Var, (x.type,)
+        if kind in self._passed:
+            return NotImplemented
         if kind is Nest:
             first = self._nests.setdefault(x, x)
             return NotImplemented if first is x else (_same, (first,))
         if kind is Op:
             return _registered, (x.name,)
-        # There are many of these: a call reads them quicker than what pickle does.
-        if kind is Var:
-            return Var, (x.type,)
         if kind is Buffer and not x.loops:  # Those refer to what they are in.
             life = x.first, x.last, (), x.type, x.origin
             return Buffer, (x.nbytes, x.home, x.index, x.offset, *life)
@@ -125,6 +135,8 @@ class _Pickler(pickle.Pickler):
         module = (x if named else kind).__module__
         if module.partition(".")[0] not in _KNOWN:
             raise Unsaved(f"{x!r} is the user's own")
+        if not (named or kind is Buffer):
+            self._passed.add(kind)
         return NotImplemented
 
 

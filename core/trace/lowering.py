@@ -113,17 +113,17 @@ class Written(NamedTuple):
 
 def written(eq: Equation) -> list[Written]:
     """The instructions that compute one element of an elementwise equation."""
+    how = eq.op.lowering
+    assert isinstance(how, Elementwise)
+    if isinstance(how.expression, str):
+        of, dtype = eq.inputs[-1].type.dtype, eq.outputs[0].type.dtype
+        return [Written(how.expression, of, dtype, attribute(eq.params))]
     found: list[Written] = []
 
     def emit(name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any) -> None:
         if args:
             found.append(Written(name, args[-1].dtype, dtype, attr))
 
-    how = eq.op.lowering
-    assert isinstance(how, Elementwise)
-    if isinstance(how.expression, str):
-        of, dtype = eq.inputs[-1].type.dtype, eq.outputs[0].type.dtype
-        return [Written(how.expression, of, dtype, attribute(eq.params))]
     args = [Element(None, a.type.dtype) for a in eq.inputs]
     how.value(emit, args, eq.outputs[0].type.dtype, eq.params)
     return found

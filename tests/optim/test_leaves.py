@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import treadle as td
 import treadle.numpy as tnp
 from treadle import optim, tree
-from treadle.errors import StructureError
+from treadle.errors import StructureError, user_source
 
 OPTIMIZERS = {
     "sgd": optim.sgd(0.1, momentum=0.9),
@@ -154,3 +154,23 @@ def test_moment_dtype() -> None:
 def test_matrices() -> None:
     params = {"w": tnp.ones((2, 2)), "b": tnp.ones(2), "n": 3}
     assert optim.matrices(params) == {"w": True, "b": False, "n": False}
+
+
+def test_a_step_is_of_the_line_that_asks_for_it() -> None:
+    """It is looked for once for all leaves, and forgotten."""
+    params = {"a": tnp.ones(3), "b": tnp.ones((2, 2))}
+    optimizer = optim.adamw(0.1)
+    state = optimizer.init(params)
+
+    def step(params: Any, state: Any) -> Any:
+        updates, state = optimizer.update(params, state, params)
+        first = optim.apply_updates(params, updates)
+        return first, optim.apply_updates(first, updates), state
+
+    graph = td.jit(step).graph(params, state)
+    code = step.__code__
+    begins = code.co_firstlineno
+    lines = {eq.source: None for eq in graph.equations}
+    wanted = [f"{code.co_filename}:{begins + n}" for n in (1, 2, 3)]
+    assert list(lines) == wanted
+    assert str(user_source()).endswith(f":{begins + 11}")

@@ -59,10 +59,14 @@ class Growth(Nodes):
     def _candidates(self, eq: Equation) -> list[Cluster]:
         found: dict[int, Cluster] = {}
         for a in eq.inputs:
+            if type(a) is not Var:
+                continue
             source: Any = self.flow.resolve(a)[0]
             node = self.owner.get(source)
-            if isinstance(node, Cluster) and source not in self.flow.inline:
+            if type(node) is Cluster and source not in self.flow.inline:
                 found[node.number] = node
+        if len(found) < 2:
+            return list(found.values())
         return [found[number] for number in sorted(found, reverse=True)]
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
@@ -71,7 +75,7 @@ class Growth(Nodes):
             return
         shape = eq.outputs[0].type.shape
         for a in eq.inputs:
-            if a.type.shape != shape:
+            if a.type.shape != shape or type(a) is not Var:
                 continue
             source: Any
             source, chain = self.flow.resolve(a)

@@ -77,7 +77,8 @@ class Nodes:
         """Makes a node that of an equation's results, after what they need, if that is
         not known yet."""
         for v in eq.outputs:
-            self.give(node, v)
+            self.owner[v] = node
+        node.values += eq.outputs
         self.depend(node, self.needs(eq) if needs is None else needs)
 
     def give(self, node: Node, v: Var) -> None:
@@ -94,9 +95,15 @@ class Nodes:
         if self.computes(eq):
             reads_whole = int(isinstance(eq.op.lowering, Gather))
         nodes: list[Node] = []
+        inline, owner = self.flow.inline, self.owner
         for i, a in enumerate(eq.inputs):
-            if isinstance(a, Var):
+            if type(a) is not Var:
+                continue
+            source: Any = self.flow.resolve(a)[0]
+            if source in inline:
                 nodes += self.makers(a, i < reads_whole)
+            elif source in owner:
+                nodes.append(owner[source])
         return nodes
 
     def makers(self, a: Atom, whole: bool) -> list[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treadle.fuse.cluster import Cluster, members_fit
+from treadle.fuse.cluster import Cluster, element_cost, members_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
@@ -19,9 +19,8 @@ from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.fuse.lowering.nests import build, form_of
 from treadle.fuse.roles import is_fused, is_stored, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.kernels.lower import cost_of
 from treadle.ops.movement import broadcast_in_dim
-from treadle.trace.lowering import Elementwise, Index, written
+from treadle.trace.lowering import Elementwise, Index
 
 _MAX_COST = 60
 _MAX_COST_OF_ROWS = 3
@@ -41,36 +40,49 @@ def choose(part: Partition) -> None:
         for eq in node.equations
         if isinstance(eq.op.lowering, Elementwise | Index)
     ]
+    refused: set[tuple] = set()
     for start in range(0, len(candidates), _TOGETHER):
-        _settle(candidates[start : start + _TOGETHER], part)
+        _settle(candidates[start : start + _TOGETHER], part, refused)
+    known: dict[Cluster, set[Var]] = {}
     for eq, node in candidates:
-        _reconsider(eq, node, part)
+        if _reconsider(eq, node, part, known):
+            known.clear()
 
 
-def _reconsider(eq: Equation, node: Cluster, part: Partition) -> None:
-    """Has a value stored after all, if its readers load less then. Who reads it is
-    known only when all is marked: those, too, that compute more from it."""
+def _reconsider(
+    eq: Equation, node: Cluster, part: Partition, known: dict[Cluster, set[Var]]
+) -> bool:
+    """Has a value stored after all, if its readers load less then; gives whether that
+    is so. Who reads it is known only when all is marked: those, too, that compute more
+    from it.
+
+    known: what clusters load as it is now.
+    """
     flow, v = part.flow, eq.outputs[0]
     readers = _readers(v, node, part) if v in flow.recomputed else []
     if len(readers) < 2:
-        return
+        return False
     walk = _Walk(v, node, part, any([r.form == "mid" for r in readers]))
     axes = walk.axes(v)
     walk.cost(v)
     if len([u for u in walk.leaves if walk.axes(u) >= axes]) < 2:
-        return
-    loads = [
-        sum([walk.axes(u) >= axes for r in readers for u in _reads(r, at, flow)])
-        for at in (None, v)
-    ]
-    if loads[1] + 1 >= loads[0]:
-        return
+        return False
+    now = after = 0
+    for r in readers:
+        if r not in known:
+            known[r] = _reads(r, None, flow)
+        now += len([u for u in known[r] if walk.axes(u) >= axes])
+        after += len([u for u in _reads(r, v, flow) if walk.axes(u) >= axes])
+    if after + 1 >= now:
+        return False
     changed = [*readers, node]
     flow.recomputed.remove(v)
     if not all([builds(cluster, part) for cluster in changed]):
         flow.recomputed.add(v)
         for cluster in changed:
             part.built.pop(cluster, None)
+        return False
+    return True
 
 
 def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
@@ -78,22 +90,34 @@ def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:
     made = {v for eq in cluster.equations for v in eq.outputs}
     found: set[Var] = set()
     todo = [a for eq in cluster.equations for a in eq.inputs]
-    seen: set[Var] = set()
+    seen: set[Atom] = set(made)
     while todo:
         v, _ = flow.resolve(todo.pop())
-        if isinstance(v, Lit) or v in made or v in seen:
+        if v in seen or type(v) is Lit:
             continue
         seen.add(v)
         if v is not stored and (v in flow.inline or v in flow.recomputed):
-            todo += flow.maker[v].inputs
+            todo += flow.maker[v].inputs  # type: ignore[index]
         else:
-            found.add(v)
+            found.add(v)  # type: ignore[arg-type]
     return found
 
 
-def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None:
+def _settle(
+    candidates: list[tuple[Equation, Cluster]], part: Partition, refused: set[tuple]
+) -> None:
     """Marks those for which all clusters still build. That is nearly always so, and
-    found out once for all together; else for the two halves."""
+    found out once for all together; else for the two halves.
+
+    refused: what those were like that could not be marked. Equal layers have such in
+      the same place: they are tried alone.
+    """
+    if refused and len(candidates) > 1:
+        for i, (eq, node) in enumerate(candidates):
+            if _likeness(eq, node, part.flow) in refused:
+                for some in candidates[:i], [candidates[i]], candidates[i + 1 :]:
+                    _settle(some, part, refused)
+                return
     marked: list[Var] = []
     changed: dict[Cluster, None] = {}
     for eq, node in candidates:
@@ -108,8 +132,18 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
         part.built.pop(cluster, None)
     if len(candidates) > 1:
         middle = len(candidates) // 2
-        _settle(candidates[:middle], part)
-        _settle(candidates[middle:], part)
+        _settle(candidates[:middle], part, refused)
+        _settle(candidates[middle:], part, refused)
+    else:
+        refused.add(_likeness(*candidates[0], part.flow))
+
+
+def _likeness(eq: Equation, node: Cluster, flow: Dataflow) -> tuple:
+    """What equal layers agree in, around an equation."""
+    makers = [flow.maker.get(a) for a in eq.inputs]  # type: ignore[arg-type]
+    before = tuple([m and m.op for m in makers])
+    after = tuple([r.op for r in flow.readers[eq.outputs[0]]])
+    return eq.op, eq.outputs[0].type.ndim, before, after, node.form, len(node.equations)
 
 
 class _Found(NamedTuple):
@@ -192,11 +226,12 @@ def _repeats_rows(view: Equation, flow: Dataflow) -> bool:
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
     """The other clusters that read a value; none if someone needs it in memory."""
     found: dict[int, Cluster] = {}
-    for r in part.flow.final_readers(v):
-        owner = part.owner.get(r.outputs[0]) if r.outputs else None
-        if owner is node and r.outputs[0] not in part.flow.aliases:
+    flow, owners = part.flow, part.owner
+    for r in flow.final_readers(v):
+        owner = owners.get(r.outputs[0]) if r.outputs else None
+        if owner is node and r.outputs[0] not in flow.aliases:
             continue
-        if not isinstance(owner, Cluster) or not is_fused(r, v, part.flow):
+        if type(owner) is not Cluster or not is_fused(r, v, flow):
             return []
         found[owner.number] = owner
     return list(found.values())
@@ -226,7 +261,7 @@ class _Walk:
             self.values[v] = None
         eq = self.flow.maker[v]
         if isinstance(eq.op.lowering, Elementwise):
-            spent += sum([cost_of(i.name, i.dtype) for i in written(eq)])
+            spent += element_cost(eq)
         for a in eq.inputs:
             if spent > _MAX_COST:
                 break
@@ -280,8 +315,7 @@ def write(part: Partition) -> None:
     """Writes the nests whose forms were kept: what clusters are is settled."""
     for node, found in part.built.items():
         if isinstance(found, Form) and isinstance(node, Cluster):
-            stored = stored_members(node, part)
-            part.built[node] = build(node, part.flow, stored, found)
+            part.built[node] = build(node, part.flow, found.stored, found)
 
 
 def _found(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:

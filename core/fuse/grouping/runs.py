@@ -18,7 +18,8 @@ from treadle.fuse.cluster import Cluster, operands_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.grouping.recompute import builds
-from treadle.fuse.lowering.nests import summation
+from treadle.fuse.lowering.forms import Form
+from treadle.fuse.lowering.nests import form_of, summation
 from treadle.fuse.order import Node
 from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -126,8 +127,14 @@ def _lengthened(
     }
 
     def sums() -> list[list[list[int]]]:
-        summing = [r for r in readers if r.reduced]
-        return [summation(r, flow, stored_members(r, part)) for r in summing]
+        found = []
+        for r in readers:
+            if r.reduced:
+                form = part.built.get(r)
+                if not isinstance(form, Form):
+                    form = form_of(r, flow, stored_members(r, part))
+                found.append(summation(r, flow, form))
+        return found
 
     loops = sums()
     for row in rows:

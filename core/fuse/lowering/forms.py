@@ -23,11 +23,13 @@ class Form:
 
     words: equal for kernels that are equal but for the values; these have numbers, in
       the order in which they are first met. Whether two are one value is in the words.
+    stored: the results of a cluster that are stored.
     """
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
         self.words: list[Any] = []
+        self.stored: set[Var] = set()
         self._numbers: dict[Atom, int] = {}
 
     @property
@@ -42,7 +44,7 @@ class Form:
         self, cluster: Cluster, members: Sequence[Equation], stored: set[Var]
     ) -> None:
         """Some of a cluster's equations, and the stores of their results."""
-        space, words = cluster.space, self.words
+        space, words, self.stored = cluster.space, self.words, stored
         words += cluster.form, cluster.reduced, tuple(space.sizes.items()), len(members)
         for eq in members:
             reduces = isinstance(eq.op.lowering, Reduction)
@@ -83,7 +85,7 @@ class Form:
     def _first(self, source: Atom) -> None:
         """What a value is that is met for the first time."""
         flow, words = self.flow, self.words
-        if isinstance(source, Lit):
+        if type(source) is Lit:
             words.append(("literal", source.key()))
         elif source in flow.inline or source in flow.recomputed:
             words.append("computed")

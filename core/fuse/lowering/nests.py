@@ -308,10 +308,13 @@ def build(
     return launch
 
 
-def summation(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> list[list[int]]:
+def summation(cluster: Cluster, flow: Dataflow, form: Form) -> list[list[int]]:
     """The loops over the dimensions that a cluster reduces: sums depend on them."""
-    body, sizes = _members(cluster, flow, stored), cluster.space.sizes
-    return coalesce(_reduced(cluster, body), body.accesses, sizes)
+    known, key = flow.memo.loops, tuple(form.words)
+    if key not in known:
+        body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
+        known[key] = coalesce(_reduced(cluster, body), body.accesses, sizes)
+    return known[key]
 
 
 def _members(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> NestWriter:

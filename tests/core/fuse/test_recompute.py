@@ -186,6 +186,32 @@ def test_many_candidates_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
         assert recomputed(bent, X, W) == wanted
 
 
+def test_what_is_like_one_that_was_refused_is_tried_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def several(x: Any, w: Any) -> Any:
+        found = []
+        for _ in range(6):
+            found += bent(x, w)
+            x = tnp.cumsum(x @ w, 1)
+        return found
+
+    settle, tried = recompute._settle, []
+
+    def counted(candidates: list[Any], *rest: Any) -> None:
+        tried.append(len(candidates))
+        settle(candidates, *rest)
+
+    monkeypatch.setattr(recompute, "_settle", counted)
+    names, alike = recomputed(several, X, W), len(tried)
+    tried.clear()
+    monkeypatch.setattr(recompute, "_likeness", lambda *_: (object(),))
+    assert recomputed(several, X, W) == names
+    assert names.count("sub") == 6
+    assert "maximum" not in names
+    assert alike < len(tried)
+
+
 def standardized_gradients(x: Any, ct: Any) -> tuple[Any, Any]:
     """The sums over rows that the gradient of a layer norm takes."""
     centred = x - x.mean(1, keepdims=True)
