@@ -19,6 +19,7 @@ from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.integers import fuse_integers
+from treadle.passes.invariant import hoist_invariant
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
@@ -67,6 +68,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
         drop_unread,  # leaves consts of loops that nothing reads any more
+        hoist_invariant,  # needs simplified bodies; emits new equations outside
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
         partial(lower_contractions, widen=wide, multiplied=multiplied),
