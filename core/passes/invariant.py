@@ -46,9 +46,18 @@ class _Hoist(Rewriter):
     def _scan(self, eq: Equation) -> None:
         inputs, count = [self.read(a) for a in eq.inputs], eq.params["n_consts"]
         graph, more = self._lifted(eq, eq.params["graph"], inputs[:count])
+        if graph is eq.params["graph"]:
+            self._as_it_was(eq, inputs)
+            return
         params = eq.params | {"graph": graph, "n_consts": count + len(more)}
         inputs = [*inputs[:count], *more, *inputs[count:]]
         self.emit(eq.op, inputs, params, eq.source, eq.outputs)
+
+    def _as_it_was(self, eq: Equation, inputs: list[Atom]) -> None:
+        """Writes a loop of the same graphs."""
+        if not self.values.keys().isdisjoint(eq.inputs):
+            eq = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
+        self.write(eq)
 
     def _while(self, eq: Equation) -> None:
         inputs, of_test = [self.read(a) for a in eq.inputs], eq.params["n_test_consts"]
@@ -56,6 +65,9 @@ class _Hoist(Rewriter):
         tests, consts = inputs[:of_test], inputs[of_test:count]
         test, for_test = self._lifted(eq, eq.params["test"], tests)
         body, for_body = self._lifted(eq, eq.params["body"], consts)
+        if test is eq.params["test"] and body is eq.params["body"]:
+            self._as_it_was(eq, inputs)
+            return
         params = eq.params | {
             "test": test,
             "body": body,
