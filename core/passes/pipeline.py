@@ -19,6 +19,7 @@ from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.integers import fuse_integers
+from treadle.passes.invariant import hoist_invariant
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
@@ -61,12 +62,12 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         inline_calls,  # ensures: no `call` equations, in nested graphs too
         lower_checks,  # needs inlined calls; ensures: no `error_if` equations
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
-        # needs inlined calls; ensures: blocked work is what the target has kernels for
-        partial(lower_blocks, target=target),
+        partial(lower_blocks, target=target),  # ensures: blocked work has kernels
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
         drop_unread,  # leaves consts of loops that nothing reads any more
+        hoist_invariant,  # needs simplified bodies; emits new equations outside
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
         partial(lower_contractions, widen=wide, multiplied=multiplied),
@@ -81,8 +82,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_conversions, multiplied=multiplied),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
-        # needs placed roundings: whether a stack is small may not be known
-        choose_in_stacks,
+        choose_in_stacks,  # needs placed roundings: is a stack known to be small?
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 

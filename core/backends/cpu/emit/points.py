@@ -1,9 +1,10 @@
 """Elementwise nests with short rows: vectors run on from row to row.
 
-A vector holds consecutive points, as they lie in the array that is stored; what is read
-from elsewhere is chosen from windows (`windows.py`). Rows end within vectors, so that
-these are full however short the rows are, and nothing is masked. Points are done for
-whole groups of rows that are whole vectors; `row.py` does the rows that are left.
+A vector holds consecutive points, as they lie in an array that is stored (one by one,
+where rows are stored apart); what is read from elsewhere is chosen from windows
+(`windows.py`). Rows end within vectors, so that these are full however short the rows
+are, and nothing is masked. Points are done for whole groups of rows that are whole
+vectors; `row.py` does the rows that are left.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
 from treadle.backends.cpu.emit.windows import (
-    MOST_VECTORS,
+    ENTRY_BYTES,
     MOST_WINDOWS,
     Choice,
     Shape,
@@ -35,8 +36,8 @@ from treadle.backends.cpu.emit.windows import (
     offsets,
     read_choices,
     registers,
+    store_apart,
     table,
-    table_bytes,
 )
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Binding, Launch
@@ -52,6 +53,13 @@ _BESIDE = 8
 read once for all of them, and their memory stays in the cache."""
 _STACK = 1 << 17
 """Bytes that tables may take."""
+_MOST_APART = 3
+"""Elements of rows that are stored apart, one by one: longer ones take less when done
+by rows, ..."""
+_LEAST_READ = 8
+"""... and so do those that are made of fewer operands."""
+_MOST_TABLES = 96
+"""Of a nest: each takes code to be made and read."""
 
 
 @lru_cache(maxsize=4096)
@@ -72,15 +80,24 @@ def goes_by_points(nest: Nest) -> bool:
         for i in stores
     ):
         return False
-    stored = {i.attr for i in stores}
-    tables = [
-        registers(o.dtype) if _has_windows(o) else 1
-        for k, o in enumerate(nest.operands)
-        if k not in stored
-    ]
-    return sum(map(table_bytes, tables)) <= _STACK and all(
+    return _entries(nest) <= _MOST_TABLES and all(
         can_choose(o.dtype) for o in nest.operands if o.kind == "array"
     )
+
+
+def _entries(nest: Nest) -> int:
+    """How many entries the tables of all operands have for each vector."""
+    stored = {i.attr for i in nest.body if is_store(i)}
+    return sum(
+        registers(o.dtype) if _has_windows(o) and k not in stored else 1
+        for k, o in enumerate(nest.operands)
+        if not _is_one(o)
+    )
+
+
+def _is_one(operand: Operand) -> bool:
+    """Whether it is the same number everywhere."""
+    return operand.fixed and operand.inner == BROADCAST and not operand.gathers
 
 
 def _has_windows(operand: Operand) -> bool:
@@ -100,14 +117,20 @@ def should_go_by_points(launch: Launch) -> bool:
     joined = len(sizes) > 1 and sizes[-1] * launch.inner <= _MOST_POINTS
     down, rows = (sizes[-1], sizes[-2]) if joined else (1, sizes[-1])
     points = down * launch.inner
-    if not points or rows * points < _GROUPS * lanes * _vectors(points, lanes):
+    vectors = _vectors(points, lanes) if points else 0
+    if not points or rows * points < _GROUPS * lanes * vectors:
+        return False
+    if vectors * _entries(nest) * ENTRY_BYTES > _STACK:
         return False
     stores = [i.attr for i in nest.body if is_store(i)]
+    reads = len(nest.operands) - len(stores)
+    suits_apart = launch.inner <= _MOST_APART and reads >= _LEAST_READ
     for k, (operand, binding) in enumerate(
         zip(nest.operands, launch.bindings, strict=True)
     ):
         row, below, beside = _steps(operand, binding, nest, joined)
-        if k in stores and (row, below) != (points, launch.inner if joined else 0):
+        apart = (row, below) != (points, launch.inner if joined else 0)
+        if k in stores and apart and not suits_apart:
             return False
         if _has_windows(operand):
             within = (launch.inner - 1) * beside
@@ -156,11 +179,16 @@ class Points:
         self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.lanes = b, lanes
-        operands = tuple(o._replace(inner=STRIDED, beside=False) for o in nest.operands)
+        operands = tuple(
+            o if _is_one(o) else o._replace(inner=STRIDED, beside=False)
+            for o in nest.operands
+        )
         self.nest = replace(nest, operands=operands)
         self.plan, self.arguments = schedule(self.nest), _joined(b, arguments)
         self.body = Body(b, self.plan, arguments, lanes)
         self.stored = {i.attr for i in nest.body if is_store(i)}
+        parts = (self.plan.held[0], self.plan.sweeps[0].body, self.plan.held[1])
+        self.order = [i for part in parts for i in part]
         (self.down,) = self.arguments.mid
         self.points = b.op(f"mul i64 {self.down}, {arguments.inner}")
         self._measure()
@@ -176,19 +204,28 @@ class Points:
         shared = b.least(shared, str(lanes))
         self.vectors = b.op(f"udiv i64 {points}, {shared}")
         self.rows = b.op(f"udiv i64 {lanes}, {shared}")
+        nbytes = b.op(f"mul i64 {self.vectors}, {_entries(self.nest) * ENTRY_BYTES}")
+        fits = b.op(f"icmp ule i64 {nbytes}, {_STACK}")
+        suits = b.op(f"and i1 {suits}, {fits}")
         vectors = b.op(f"select i1 {suits}, i64 {self.vectors}, i64 0")
         self.tables: dict[int, tuple[str, str]] = {}
         self.offsets: dict[int, str] = {}
+        self.near: dict[int, str] = {}
         for k, access in enumerate(self.arguments.accesses):
             row, below = read(b, access.outer[-1]), read(b, access.mid[0])
+            if _is_one(access.operand):
+                continue
+            shape, steps = Shape(vectors, along, self.down), (row, below, access.inner)
             if k in self.stored:
                 right = b.op(f"icmp eq i64 {row}, {self.points}")
                 one = b.op(f"icmp eq i64 {self.down}, 1")
                 near = b.op(f"icmp eq i64 {below}, {along}")
-                right = b.op(f"and i1 {right}, {b.op(f'or i1 {one}, {near}')}")
-                suits = b.op(f"and i1 {suits}, {right}")
+                near = b.op(f"and i1 {right}, {b.op(f'or i1 {one}, {near}')}")
+                apart = b.op(f"select i1 {near}, i64 0, i64 {vectors}")
+                shape = shape._replace(vectors=apart)
+                self.near[k] = near
+                self.offsets[k] = offsets(b, lanes, shape, (row, below, "1"))
                 continue
-            shape, steps = Shape(vectors, along, self.down), (row, below, access.inner)
             if not _has_windows(access.operand):
                 self.offsets[k] = offsets(b, lanes, shape, steps)
                 continue
@@ -206,32 +243,39 @@ class Points:
         groups = b.op(f"select i1 {self.suits}, i64 {groups}, i64 0")
         end = b.op(f"add i64 {first}, {b.op(f'mul i64 {groups}, {self.rows}')}")
         height = b.op(f"mul i64 {self.rows}, {_BESIDE}")
+        everywhere = Frame(start)
+        for i in self.order:
+            if not self.plan.varying[i]:
+                self.body.run(i, everywhere)
         with b.loop(first, end, height) as top, b.loop("0", self.vectors) as vector:
             bottom = b.least(b.op(f"add i64 {top}, {height}"), end)
-            chosen, offsets = self._entries(vector)
+            chosen, offsets = self._read_tables(vector)
             with b.loop(top, bottom, self.rows) as row:
                 positions = [
                     a.moved(b, position, b.op(f"mul i64 {row}, {a.outer[-1]}"))
                     for a, position in zip(self.arguments.accesses, start, strict=True)
                 ]
-                frame = Frame(positions, 1, "0")
-                plan = self.plan
-                for part in (plan.held[0], plan.sweeps[0].body, plan.held[1]):
-                    for i in part:
+                frame = Frame(positions, parent=everywhere)
+                for i in self.order:
+                    if self.plan.varying[i]:
                         self._instruction(i, frame, vector, chosen, offsets)
         return end
 
-    def _entries(self, vector: str) -> tuple[dict[int, list[Choice]], dict[int, Value]]:
+    def _read_tables(
+        self, vector: str
+    ) -> tuple[dict[int, list[Choice]], dict[int, Value]]:
         """What tables tell of a vector of a group of rows."""
         b, lanes, chosen = self.b, self.lanes, {}
         for k, (entries, _) in self.tables.items():
             dtype = self.nest.operands[k].dtype
-            nbytes = table_bytes(registers(dtype)) // MOST_VECTORS
+            nbytes = registers(dtype) * ENTRY_BYTES
             moved = b.op(f"mul i64 {vector}, {nbytes}")
             entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
             chosen[k] = read_choices(b, dtype, lanes, entries)
         offsets = {
-            k: load_offsets(b, at, lanes, vector) for k, at in self.offsets.items()
+            k: load_offsets(b, at, lanes, vector)
+            for k, at in self.offsets.items()
+            if k not in self.stored
         }
         return chosen, offsets
 
@@ -250,8 +294,13 @@ class Points:
         access = self.arguments.accesses[instr.attr]
         position, dtype = frame.positions[instr.attr], access.operand.dtype
         if is_store(instr):
-            place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
-            store(b, place, frame.get(instr.args[0], 0, lanes), dtype, None)
+            value, near = frame.get(instr.args[0], 0, lanes), self.near[instr.attr]
+            with b.when(near):
+                place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
+                store(b, place, value, dtype, None)
+            with b.when(b.op(f"xor i1 {near}, true")):
+                at = self.offsets[instr.attr]
+                store_apart(b, at, vector, position, value, dtype)
         elif _has_windows(access.operand):
             windows = self.tables[instr.attr][1]
             args = position, dtype, lanes, chosen[instr.attr], windows

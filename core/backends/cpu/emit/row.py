@@ -45,6 +45,14 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
     return 1 if work <= 28 or narrow or apart or not has_mask_registers() else 0
 
 
+def has_single_vectors(nest: Nest, sweep: Sweep) -> bool:
+    """Whether an elementwise row has, behind the turns of several vectors, single ones
+    without a mask: masks are dear where there are no registers for them."""
+    if has_mask_registers() or sweep.reductions:
+        return False
+    return unrolling(nest, sweep) > 1 and not goes_by_turns(nest, sweep)
+
+
 class Part(NamedTuple):
     """The first lanes of a vector: a mask of them, and how many they are; as a number
     in `few` where that is known."""
@@ -192,6 +200,8 @@ class RowSweeps:
             middle = b.op(f"and i64 {span}, {-width}")
             middle = middle if low == "0" else b.op(f"add i64 {low}, {middle}")
             parts = self._whole(sweep, rows, low, middle, first)
+            if has_single_vectors(self.nest, sweep):
+                middle = self._single(sweep, rows, middle, high)
         flat = [p for row in parts for p in row]
         with b.carrying(middle, high, str(self.lanes), carried(flat)) as turn:
             before, count = renamed(flat, turn.values), len(first)
@@ -243,6 +253,17 @@ class RowSweeps:
             ]
             for row in found
         ]
+
+    def _single(self, sweep: Sweep, rows: list[Frame], low: str, high: str) -> str:
+        """The vectors that are left from `low` on, but for a part of one; returns where
+        that begins."""
+        b = self.b
+        end = b.op(f"and i64 {b.op(f'sub i64 {high}, {low}')}, {-self.lanes}")
+        end = b.op(f"add i64 {low}, {end}")
+        with b.loop(low, end, str(self.lanes)) as at:
+            for held in rows:
+                self._turn(sweep, Frame(held.positions, 1, at, parent=held), [], [])
+        return end
 
     def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
         """A sweep over a whole row that carries running results."""

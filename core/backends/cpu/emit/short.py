@@ -1,22 +1,23 @@
 """Elementwise nests with rows that are no longer than a vector: one turn each.
 
 A row needs no loop of its own then. Rows that are as long as a vector, or a half, a
-quarter or an eighth of one, need no mask either; others share one.
+quarter or an eighth of one, need no mask either; others share one, or are pieces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
-from treadle.backends.cpu.emit.access import Arguments
+from treadle.backends.cpu.emit.access import Arguments, Word
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.lanes import has_mask_registers, host_lanes
 from treadle.backends.cpu.emit.outer import rows_of
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost, is_reduction, is_running, is_store, schedule
-from treadle.kernels.nest import CONTIGUOUS, STRIDED, Nest
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest
 
 _LITTLE_WORK = 16
 """Instructions of a row, above which a loop of its own is a small part of it."""
@@ -46,13 +47,55 @@ def short_rows(
         with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
             sweeps.vector(positions, low, part)
         last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
-    sweeps = RowSweeps(b, schedule(nest), arguments, lanes, one=True)
     fits = b.op(f"icmp slt i64 {length}, {lanes}")
     stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
-    part = sweeps.part(low, high)
-    with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
-        sweeps.vector(positions, low, part)
+    if has_mask_registers():
+        sweeps = RowSweeps(b, schedule(nest), arguments, lanes, one=True)
+        part = sweeps.part(low, high)
+        with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
+            sweeps.vector(positions, low, part)
+    else:
+        pieces = _Pieces(b, nest, arguments, lanes, length)
+        with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
+            pieces.run(positions, low)
     return b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
+
+
+class _Pieces:
+    """Rows of less than a vector as pieces of powers of two, where masks are dear."""
+
+    def __init__(
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, length: str
+    ) -> None:
+        self.b, self.accesses = b, arguments.accesses
+        self.pieces: list[tuple[str, str, RowSweeps]] = []
+        size = lanes // 2
+        while size:
+            bit = b.op(f"and i64 {length}, {size}")
+            before = b.op(f"and i64 {length}, {-2 * size}")
+            has = b.op(f"icmp ne i64 {bit}, 0")
+            sweeps = RowSweeps(b, schedule(nest), arguments, size, one=True)
+            self.pieces.append((has, before, sweeps))
+            size //= 2
+
+    def run(self, positions: Sequence[Word | str], low: str) -> None:
+        """Emits a row that begins at `low`."""
+        b = self.b
+        for has, before, sweeps in self.pieces:
+            with b.when(has):
+                at = b.op(f"add i64 {low}, {before}")
+                sweeps.vector(self._moved(positions, at), "0")
+
+    def _moved(self, positions: Sequence[Word | str], at: str) -> Sequence[Word | str]:
+        """Positions `at` elements further on: a single element has no index."""
+        found = list(positions)
+        for k, access in enumerate(self.accesses):
+            inner = access.operand.inner
+            if inner != BROADCAST:
+                step = "1" if inner == CONTIGUOUS else access.inner
+                offset = self.b.op(f"mul i64 {at}, {step}")
+                found[k] = access.moved(self.b, positions[k], offset)
+        return found
 
 
 def _one_vector(lanes: int, waits: bool) -> list[int]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treadle.backends.cpu.emit.access import to_register
+from treadle.backends.cpu.emit.access import to_memory, to_register
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import (
     Value,
@@ -31,8 +31,6 @@ from treadle.backends.cpu.target import host
 
 MOST_WINDOWS = 8
 """More take longer than elements that are loaded one by one."""
-MOST_VECTORS = 64
-"""Of a group of rows."""
 ENTRY_BYTES = 128
 _START, _LAST, _COUNT = 64, 72, 80
 
@@ -83,8 +81,20 @@ def load_offsets(b: Builder, at: str, lanes: int, vector: str) -> Value:
     return Value(b, b.op(f"load <{lanes} x i64>, ptr {place}, align 64"), "i64", lanes)
 
 
-def table_bytes(words: int) -> int:
-    return MOST_VECTORS * words * ENTRY_BYTES
+def store_apart(
+    b: Builder, at: str, vector: str, base: str, value: Value, dtype: np.dtype
+) -> None:
+    """Stores a vector's points where the offsets of a table say, one by one: a scatter
+    takes twice as long (Zen 4)."""
+    value = to_memory(value, dtype)
+    moved = b.op(f"mul i64 {vector}, {ENTRY_BYTES}")
+    entry = b.op(f"getelementptr i8, ptr {at}, i64 {moved}")
+    for lane in range(value.lanes):
+        number = b.op(f"getelementptr i64, ptr {entry}, i64 {lane}")
+        offset = b.op(f"load i64, ptr {number}")
+        place = b.op(f"getelementptr {value.kind}, ptr {base}, i64 {offset}")
+        element = b.op(f"extractelement {value.type} {value.text}, i64 {lane}")
+        b(f"store {value.kind} {element}, ptr {place}, align {dtype.itemsize}")
 
 
 def _made(
@@ -107,7 +117,9 @@ def _made(
         ):
             emit(inner, lanes)
         b.library[symbol] = "\n".join(inner.lines)
-    at = b.op(f"alloca i8, i64 {table_bytes(words)}, align 64")
+    # As long as it has to be: entries 4096 bytes apart would share lines of the cache.
+    nbytes = b.op(f"mul i64 {shape.vectors}, {words * ENTRY_BYTES}")
+    at = b.op(f"alloca i8, i64 {nbytes}, align 64")
     numbers = (shape.vectors, shape.along, shape.down, *steps, str(words))
     texts = ", ".join([f"ptr {at}", *(f"i64 {n}" for n in numbers)])
     return at, b.op(f"call i64 {symbol}({texts})")

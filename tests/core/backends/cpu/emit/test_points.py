@@ -125,13 +125,35 @@ def test_what_is_too_far_is_done_row_by_row() -> None:
     np.testing.assert_array_equal(end, x)
 
 
-def test_what_is_stored_elsewhere_is_done_row_by_row() -> None:
-    x, end = _numbers((90, 3)), np.zeros((90, 4), F)
-    m = Maker((90,), 3)
-    m.store(end[:, :3], m.load(x[:, ::-1]))
-    m.run(entry="points")
-    np.testing.assert_array_equal(end[:, :3], x[:, ::-1])
-    assert not end[:, 3].any()
+@pytest.mark.parametrize("dtype", [bool, np.uint16, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("columns", [2, 3, 7])
+def test_rows_that_are_stored_apart(columns: int, dtype: Any) -> None:
+    for rows in (90, 33, 5):
+        x = _numbers((rows, columns), dtype)
+        memory, flat = walled(rows * (columns + 2), dtype)
+        flat[:] = _numbers(flat.shape, dtype)
+        end, before = flat.reshape(rows, columns + 2), flat.reshape(rows, -1).copy()
+        beside = np.zeros(x.shape, dtype)
+        m = Maker((rows,), columns)
+        loaded = m.load(x[:, ::-1])
+        m.store(end[:, 2:], loaded)
+        m.store(beside, loaded)
+        m.run(tasks=2, entry="points")
+        np.testing.assert_array_equal(end[:, 2:], x[:, ::-1])
+        np.testing.assert_array_equal(end[:, :2], before[:, :2])
+        np.testing.assert_array_equal(beside, x[:, ::-1])
+        del end, flat, memory
+
+
+def test_stored_apart_in_three_dimensions_and_backwards() -> None:
+    x, end = _numbers((60, 4, 2)), np.zeros((60, 5, 3), F)
+    for place in (end[:, :4, :2], end[::-1, 1:, :2]):
+        end[:] = 0
+        m = Maker((60, 4), 2)
+        m.store(place, m.load(x))
+        m.run(tasks=3, entry="points")
+        np.testing.assert_array_equal(place, x)
+        assert np.count_nonzero(end) == np.count_nonzero(x)
 
 
 CALLS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
@@ -141,6 +163,12 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "rows in turns": (lambda np, x: np.tile(x, (1, 2)), (300, 3)),
     "differences": (lambda np, x: x[:, :, None] - x[:, None, ::-1], (200, 3)),
     "numbers of columns": (lambda np, x: x * (np.arange(3) == 1), (200, 3)),
+    "many operands": (
+        lambda np, x: sum(
+            x[:, k : k + 2] * x[:, k : k + 1] + x[7, k] for k in range(8)
+        ),
+        (300, 9),
+    ),
 }
 
 
@@ -165,6 +193,21 @@ def test_only_short_rows_that_are_near_get_the_code() -> None:
         (step,) = td.jit(f).lower(tnp.ones(shape)).plan.steps
         return points.should_go_by_points(step.launch)
 
+    def joined(width: int, terms: int) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            pieces = [x[:, k : k + width] for k in range(terms)]
+            return tnp.concatenate([sum(pieces), x[:, :1]], axis=1)
+
+        return f
+
+    def first(f: Callable[[Any], Any], *shape: int) -> bool:
+        steps = td.jit(f).lower(tnp.ones(shape)).plan.steps
+        return points.should_go_by_points(steps[0].launch)
+
+    # Rows that are stored apart have to be short, and to be made of much.
+    assert first(joined(2, 8), 1000, 9)
+    assert not first(joined(2, 4), 1000, 9)
+    assert not first(joined(5, 8), 1000, 12)
     assert goes(lambda x: x[:, ::-1], 1000, 3)
     assert not goes(lambda x: x[:, ::-1], 10, 3)
     assert not goes(lambda x: x[:, ::-1], 1000, 100)
