@@ -22,6 +22,7 @@ from treadle.fuse.lowering.launches import (
 )
 from treadle.fuse.lowering.overwriting import share_scattered, writes
 from treadle.fuse.lowering.rows import settle_rows
+from treadle.fuse.lowering.tiny import is_tiny, tiny
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.ir.origin import Origin, origin_of
@@ -81,6 +82,9 @@ class _Lowering:
             for v in writes(found):
                 self._fill(v)
             if isinstance(found, ProductKernel):
+                if is_tiny(found):
+                    self._tiny(found, node.equations)
+                    return
                 self._share_result(found)
             else:
                 settle_rows(found, node.equations, self.flow)
@@ -147,7 +151,15 @@ class _Lowering:
     def _product(self, eq: Equation) -> None:
         product = self.groups.built[eq]
         self._fill(product.c)
-        self.add(product, [eq])
+        if is_tiny(product):
+            self._tiny(product, [eq])
+        else:
+            self.add(product, [eq])
+
+    def _tiny(self, product: ProductKernel, equations: Sequence[Equation]) -> None:
+        self.add(tiny(product, self.flow), equations[:1], alone=True)
+        if product.epilogue is not None:
+            self.add(product.epilogue, equations[1:])
 
     def _join(self, eq: Equation) -> None:
         fill, moves = self.groups.built[eq]
