@@ -445,7 +445,11 @@ def _log_of_sum(
     lost = ne(difference, difference)
     gap = select(lost, typeof(difference).dtype.type(0), difference)
     usual = arithmetic.add(large, log1p(power(gap)))
-    return cast(select(lost, arithmetic.add(x, y), usual), dtype)
+    # Of what is not a number, the derivatives aren't, either.
+    one, nan = map(typeof(large).dtype.type, (1, math.nan))
+    factor = select(or_(ne(x, x), ne(y, y)), nan, one)
+    total = arithmetic.mul(arithmetic.add(x, y), factor)
+    return cast(select(lost, total, usual), dtype)
 
 
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
