@@ -10,7 +10,7 @@ from __future__ import annotations
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.lowering.launches import Launch, ProductKernel
+from treadle.fuse.lowering.launches import Kernel, Launch, ProductKernel
 from treadle.fuse.lowering.nests import Access, NestWriter, finish
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
@@ -34,7 +34,16 @@ def is_tiny(p: ProductKernel) -> bool:
     return small and alike and (is_dim(c.b0 * c.b1) or c.b0 * c.b1 > 1)
 
 
-def tiny(p: ProductKernel, flow: Dataflow) -> Launch:
+def kernels_of(kernel: Kernel, flow: Dataflow) -> list[Kernel]:
+    """What runs a kernel: a nest for a tiny product, then what worked on it; others
+    themselves."""
+    if not isinstance(kernel, ProductKernel) or not is_tiny(kernel):
+        return [kernel]
+    nest = _nest(kernel, flow)
+    return [nest] if kernel.epilogue is None else [nest, kernel.epilogue]
+
+
+def _nest(p: ProductKernel, flow: Dataflow) -> Launch:
     """The nest of a product, without its epilogue: it adds in the order in which the
     matrix kernel does."""
     c = p.contraction
