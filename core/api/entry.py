@@ -63,8 +63,6 @@ class Entry:
         """Whether the program is for given sizes, of a graph in which they are open."""
         self.sized: Any = None
         """Of what trace it is, and which axes are open in that, if it is bound."""
-        self.may_vary = False
-        """Whether there will be one for open sizes, when others are seen."""
         self.lookups = 0
         """How many calls found it by their types."""
         self.path: Path | None = None
@@ -109,8 +107,11 @@ class Entry:
         self.lookups += 1
         if self.lookups == 2:
             self.program = self.program.better() or self.program
-            if self.may_vary:
-                self.program.expect_sizes()
+
+    def expect_sizes(self) -> None:
+        """Readies, on other threads, what one for open sizes will need besides."""
+        if "program" in self.__dict__:
+            self.program.expect_sizes()
 
     def path_like(self) -> Path | None:
         """A path that was made for other sizes, for these, if that is quick."""

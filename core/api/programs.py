@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
+from weakref import ref
 
 from treadle import tree
 from treadle.api.args import argument, name_of
@@ -63,12 +64,14 @@ class _Family:
 
     traces: programs whose sizes are open, by which axes are.
     static: why sizes are not left open, if they are not.
+    fixed: gives a program for one set of sizes, if there is one still.
     """
 
     def __init__(self, axes: Named | Seen | None) -> None:
         self.axes = axes
         self.traces: dict[tuple, list[SizedTrace]] = {}
         self.static = ""
+        self.fixed: Callable[[], Entry | None] = lambda: None
 
     @property
     def count(self) -> int:
@@ -279,7 +282,9 @@ class Programs:
         axes = self._axes(family, form, types)
         sizes = family.axes.sizes(axes, types, form)
         if not can_vary(sizes):
-            return self._static(given, self._reason(given))
+            entry = self._static(given, self._reason(given))
+            family.fixed = ref(entry)
+            return entry
         pattern = tuple(
             [
                 (tuple([a or n for a, n in zip(names, t.shape, strict=True)]))
@@ -331,7 +336,6 @@ class Programs:
         compiler().begin()
         began = perf_counter()
         entry = self._trace(given, given.types)
-        entry.may_vary = self._automatic
         row = ProgramReport(str(given), reason, given=given)
         row.trace_seconds = perf_counter() - began
         return self._listed(entry, row)
@@ -360,6 +364,8 @@ class Programs:
             return self._static(given, reason)
         self._check_count(reason)
         compiler().begin()
+        if fixed := family.fixed():
+            fixed.expect_sizes()
         began = perf_counter()
         try:
             trace = trace_sized(

@@ -132,8 +132,8 @@ class Target(Arithmetic, Protocol):
         return
 
     def expect_sizes(self, plan: Plan) -> None:
-        """Readies what the same program may need of other sizes, which a program that
-        is used often may see."""
+        """Readies what the same program needs of other sizes, while it is traced for
+        them."""
         return
 
     def link(self, plan: Plan) -> Linked:

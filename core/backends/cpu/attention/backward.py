@@ -21,7 +21,6 @@ from treadle.backends.cpu.attention.forward import (
     Ends,
     each,
     edges_of,
-    emit_products,
     hide,
     keys_of,
     keys_seen,
@@ -60,7 +59,8 @@ from treadle.backends.cpu.attention.schedule import (
 )
 from treadle.backends.cpu.attention.visible import emit_visible, narrowed
 from treadle.backends.cpu.emit.lanes import Value, select
-from treadle.backends.cpu.gemm.parts import COLD, share
+from treadle.backends.cpu.gemm.parts import share
+from treadle.backends.cpu.run.divided import COLD
 
 _PITCH = pitch(COLUMNS)
 
@@ -68,7 +68,6 @@ _PITCH = pitch(COLUMNS)
 def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_differentiate(code, masks)
-    emit_products(code)
     _emit_prepare(code)
     _emit_keys(code)
     _emit_queries(code)

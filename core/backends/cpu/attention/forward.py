@@ -53,7 +53,8 @@ from treadle.backends.cpu.attention.schedule import (
 from treadle.backends.cpu.attention.visible import emit_visible, narrowed
 from treadle.backends.cpu.emit.access import load
 from treadle.backends.cpu.emit.lanes import Value, select
-from treadle.backends.cpu.gemm.parts import COLD, share
+from treadle.backends.cpu.gemm.parts import share
+from treadle.backends.cpu.run.divided import COLD
 
 Ends = tuple[Value, Value]
 """The first of some numbers, and the one after the last."""
@@ -65,7 +66,6 @@ _PITCH = pitch(COLUMNS)
 def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_soften(code, masks)
-    emit_products(code)
     _emit_finish(code)
     emit_visible(code, masks)
     _emit_block(code, masks)

@@ -11,7 +11,7 @@ from treadle.backends.cpu.attention.schedule import Area, Word
 from treadle.backends.cpu.emit.access import store
 from treadle.backends.cpu.emit.half import rounded
 from treadle.backends.cpu.emit.lanes import Value, select
-from treadle.backends.cpu.gemm.pack import transposed
+from treadle.backends.cpu.gemm.pack import columns
 
 
 class Panels(NamedTuple):
@@ -162,27 +162,26 @@ def _emit_pack_turned(code: Code) -> None:
         "define internal void @pack_turned(ptr %from, i64 %step, i64 %rows,"
         f" i64 %columns, ptr %panels, {scalar} %factor)"
     ):
-        step, rows, columns = code.ints("step", "rows", "columns")
+        step, rows, deep = code.ints("step", "rows", "columns")
         factor = Value(b, "%factor", scalar, 1)
         spread = factor.splat(lanes)
         with code.loop(0, rows, width) as i:
             some = code.least(rows - i, width)
-            source, target = code.at("%from", i * step), code.at("%panels", i * columns)
-            whole = select(some.compare("sge", lanes), columns & -lanes, 0)
+            source, target = code.at("%from", i * step), code.at("%panels", i * deep)
+            whole = select(some.compare("sge", lanes), deep & -lanes, 0)
             with code.loop(0, whole, lanes) as j, code.loop(0, some, lanes) as k:
                 # The last square overlaps the one before.
                 first = code.least(k, some - lanes)
-                line, square = code.at(source, first * step, j), []
-                for row in range(lanes):
-                    x = code.load(line)
-                    square.append(x.text if code.pairs else (x * spread).text)
-                    if row < lanes - 1:
-                        line = code.at(line, step)
+                corner = code.at(source, first * step, j)
                 place = code.at(target, j * width, first)
-                for row, text in enumerate(transposed(b, code.machine, square)):
-                    x = Value(b, text, scalar, lanes)
-                    code.store(code.at(place, code.i64(row * width)), x)
-            left = columns - whole
+                with code.loop(0, code.i64(lanes), 16 // code.size) as c:
+                    line, to = code.at(corner, c), code.at(place, c * width)
+                    found = columns(b, code.machine, line, step.text)
+                    for number, text in enumerate(found):
+                        x = Value(b, text, scalar, lanes)
+                        x = x if code.pairs else (x * spread).rounded_once()
+                        code.store(code.at(to, code.i64(number * width)), x)
+            left = deep - whole
             with b.when(left.compare("sgt", 0).text):
                 to = code.at(target, whole * width)
                 given = code.at(source, whole), step, left, some, to, wide

@@ -6,7 +6,7 @@ Numbers are `Value`s of kind "i64", addresses are names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -65,10 +65,18 @@ class Code:
 
     stored: the dtype of operands and results. dtype: in which scores are computed.
     pairs: whether the micro-kernel multiplies pairs of them (`halves`).
+    elsewhere: functions that another module defines.
     """
 
-    def __init__(self, b: Builder, machine: Machine, stored: np.dtype) -> None:
+    def __init__(
+        self,
+        b: Builder,
+        machine: Machine,
+        stored: np.dtype,
+        elsewhere: Sequence[str] = (),
+    ) -> None:
         self.b, self.machine, self.stored = b, machine, stored
+        self.elsewhere = elsewhere
         self.args = Args(b)
         self.lanes, self.size = machine.tile.lanes, machine.itemsize
         self.dtype = np.dtype(f"float{8 * machine.itemsize}")
@@ -202,6 +210,9 @@ class Code:
     # Calls
 
     def call(self, name: str, *operands: str | Value) -> None:
+        if name in self.elsewhere:
+            kinds = [x.type if isinstance(x, Value) else "ptr" for x in operands]
+            self.b.declare(f"void @{name}({', '.join(kinds)})")
         self.b(f"call void @{name}({self._given(operands)})")
 
     def ask(self, name: str, *operands: str | Value) -> Value:

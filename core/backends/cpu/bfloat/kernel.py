@@ -25,7 +25,7 @@ import functools
 import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
-from treadle.backends.cpu.bfloat.pack import emit_pack
+from treadle.backends.cpu.bfloat.pack import PACKERS, emit_pack
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
@@ -42,7 +42,6 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     emit_dispatch,
@@ -52,6 +51,7 @@ from treadle.backends.cpu.gemm.parts import (
     share,
 )
 from treadle.backends.cpu.gemm.sweep import first_row
+from treadle.backends.cpu.run.divided import COLD, exported
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import (
     AMX,
@@ -87,15 +87,36 @@ def source(dtypes: Dtypes) -> Source:
     return Source(
         f"contract/{found.name}/{' '.join(names)}",
         "contract",
-        lambda: emit_module(dtypes, found),
+        lambda: emit_module(dtypes, found, apart=True),
+        needs=(_packing(dtypes, found),),
     )
 
 
-def emit_module(dtypes: Dtypes, unit: Unit) -> str:
-    """IR of everything that operands and results of some dtypes need."""
+def _packing(dtypes: Dtypes, unit: Unit) -> Source:
+    """The module of what packs operands of some dtypes, whatever results are."""
+
+    def emit() -> str:
+        b = Builder()
+        a, by, _ = unit.operands(dtypes)
+        emit_pack(b, machine_for(_FLOAT32, host()), a, by)
+        return exported(b.text(), PACKERS)
+
+    names = f"{dtypes.a.name} {dtypes.b.name}"
+    return Source(f"pack/{unit.name}/{names}", PACKERS[0], emit, exports=PACKERS[1:])
+
+
+def emit_module(dtypes: Dtypes, unit: Unit, apart: bool = False) -> str:
+    """IR of everything that operands and results of some dtypes need.
+
+    apart: whether another module packs operands.
+    """
     b = Builder()
     a, by, c = unit.operands(dtypes)
-    emit_pack(b, machine_for(_FLOAT32, host()), a, by)
+    if apart:
+        for name in PACKERS:
+            b.declare(f"void @{name}(ptr, i64, i64, i64, i64, ptr, i64)")
+    else:
+        emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
     _emit_pack_group(b, unit, a)
     _emit_pack_panels(b, by)

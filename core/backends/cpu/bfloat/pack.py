@@ -38,6 +38,9 @@ def _bytes(b: Builder, base: str, index: str, size: int) -> str:
     return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
 
 
+PACKERS = "pack_rows", "pack_columns"
+
+
 def emit_pack(b: Builder, words: Machine, a: Operand, by: Operand) -> None:
     """Defines ``pack_rows`` of A and ``pack_columns`` of B.
 

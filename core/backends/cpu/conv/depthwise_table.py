@@ -6,8 +6,9 @@ from __future__ import annotations
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
-from treadle.backends.cpu.gemm.parts import COLD, Args, maximum, minimum, offset
+from treadle.backends.cpu.gemm.parts import Args, maximum, minimum, offset
 from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_steps(b: Builder, machine: Machine) -> None:

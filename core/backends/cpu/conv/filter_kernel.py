@@ -21,7 +21,6 @@ from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -37,6 +36,7 @@ from treadle.backends.cpu.gemm.tile import (
     masked_load,
     masked_store,
 )
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_filter_gradient(

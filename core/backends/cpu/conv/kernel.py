@@ -23,7 +23,6 @@ from treadle.backends.cpu.conv.taps import Y, Z, image_met, taps_inside
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -34,6 +33,7 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.sweep import Sweep
 from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
-from treadle.backends.cpu.gemm.parts import COLD, Args, call_pack, offset
+from treadle.backends.cpu.gemm.parts import Args, call_pack, offset
 from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.divided import COLD
 
 Fill = Callable[[Builder, Machine, Args, str, str], None]
 """Writes the pixels of a row, of ``%image`` and ``%y``, from an address on, so many

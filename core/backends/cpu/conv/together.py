@@ -23,7 +23,6 @@ from treadle.backends.cpu.conv.taps import X, Y, taps_inside
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -39,6 +38,7 @@ from treadle.backends.cpu.gemm.tile import (
     masked_load,
     masked_store,
 )
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_together(b: Builder, machine: Machine) -> None:

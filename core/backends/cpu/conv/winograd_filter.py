@@ -38,7 +38,6 @@ from treadle.backends.cpu.conv.winograd_kernel import (
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_pack,
     minimum,
@@ -48,6 +47,7 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.sweep import Sweep
 from treadle.backends.cpu.gemm.tile import Machine, lane_mask, masked_store
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_winograd_filter(b: Builder, machine: Machine) -> None:

@@ -43,7 +43,6 @@ from treadle.backends.cpu.conv.winograd import (
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -59,6 +58,7 @@ from treadle.backends.cpu.gemm.tile import (
     lane_mask,
     masked_store,
 )
+from treadle.backends.cpu.run.divided import COLD
 
 _CHANNELS = 16
 """Of a filter, that are transformed at once: a square, where it lies transposed."""

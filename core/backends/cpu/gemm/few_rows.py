@@ -18,7 +18,6 @@ from __future__ import annotations
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     column_chunks,
@@ -29,6 +28,7 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.sweep import Sweep, first_row
 from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.divided import COLD
 
 
 def emit_few_rows(b: Builder, machine: Machine) -> None:

@@ -53,7 +53,6 @@ from treadle.backends.cpu.gemm.few_rows import emit_few_rows
 from treadle.backends.cpu.gemm.pack import emit_pack, emit_pack_panels
 from treadle.backends.cpu.gemm.pack_tiles import emit_pack_tiles
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -75,6 +74,7 @@ from treadle.backends.cpu.gemm.sweep import (
 )
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
 from treadle.backends.cpu.gemm.turned import emit_turned_rows
+from treadle.backends.cpu.run.divided import COLD
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
 

@@ -19,8 +19,15 @@ _AHEAD = 16
 """Rows between a copy and its prefetch; rows may lie pages apart."""
 
 
+COPIES = "pack", "pack_copy", "pack_transpose"
+
+
 def emit_pack(b: Builder, machine: Machine) -> None:
-    """Defines ``pack``."""
+    """Defines ``pack``, and what `emit_copies` does."""
+    if _lies_apart(machine):
+        b.declare(f"void @pack({HOOK})")
+        emit_copies(b, machine)
+        return
     with b.function(
         "define internal void @pack(ptr %operand, i64 %b0, i64 %b1, i64 %i0, i64 %i1, "
         "i64 %j0, i64 %j1, ptr %block, i64 %stride)"
@@ -50,9 +57,19 @@ def emit_pack(b: Builder, machine: Machine) -> None:
 
 
 def emit_copies(b: Builder, machine: Machine) -> None:
-    """Defines ``pack_copy`` and ``pack_transpose``."""
+    """Defines ``pack_copy`` and ``pack_transpose``; or declares them, if they lie
+    apart."""
+    if _lies_apart(machine):
+        for name in COPIES[1:]:
+            b.declare(f"void @{name}(ptr, i64, i64, i64, ptr, i64)")
+        return
     _emit_copy(b, machine)
     _emit_transpose(b, machine)
+
+
+def _lies_apart(machine: Machine) -> bool:
+    """Whether a module of its own has them, which copies only what is multiplied."""
+    return machine.apart and not machine.halves
 
 
 def _word(b: Builder, index: int) -> str:
@@ -247,6 +264,35 @@ def _merged(
         shuffled = [_shuffle(b, machine, x, y, order) for x, y in pairs]
         result += _merged(b, machine, shuffled, 2 * joined)
     return result
+
+
+def joined(b: Builder, machine: Machine, parts: list[str], size: int) -> str:
+    """Vectors one after the other as one."""
+    while len(parts) > 1:
+        kind = f"<{size} x {machine.scalar}>"
+        picks = ", ".join(f"i32 {i}" for i in range(2 * size))
+        parts = [
+            b.op(f"shufflevector {kind} {x}, {kind} {y}, <{2 * size} x i32> <{picks}>")
+            for x, y in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        size *= 2
+    return parts[0]
+
+
+def columns(b: Builder, machine: Machine, corner: str, step: str) -> list[str]:
+    """The first columns of `lanes` rows that are `step` elements apart: as many as 16
+    bytes of a row are. Rows that go into one vector are put together as they are read.
+    """
+    size = 16 // machine.itemsize
+    kind, align = f"<{size} x {machine.scalar}>", machine.itemsize
+    vectors = []
+    for first in range(size):
+        parts = []
+        for row in range(first, machine.tile.lanes, size):
+            address = _at(b, machine, corner, str(row), step)
+            parts.append(b.op(f"load {kind}, ptr {address}, align {align}"))
+        vectors.append(joined(b, machine, parts, size))
+    return _merged(b, machine, vectors)
 
 
 def transposed(b: Builder, machine: Machine, rows: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ from treadle.backends.cpu.gemm.arguments import (
 )
 from treadle.backends.cpu.gemm.pack import HOOK
 from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.divided import COLD
 
 
 class Elements(Protocol):
@@ -24,10 +25,6 @@ class Elements(Protocol):
     @property
     def scalar(self) -> str: ...
 
-
-COLD = "noinline optnone"
-"""For functions that run once per task or per image: LLVM compiles them in half the
-time."""
 
 EPILOGUE = "ptr, i64, i64, i64, i64, i64, i64"
 

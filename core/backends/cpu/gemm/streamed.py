@@ -19,7 +19,6 @@ from __future__ import annotations
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Tile, Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     column_chunks,
@@ -33,6 +32,7 @@ from treadle.backends.cpu.gemm.tile import (
     multiply_add,
     splat,
 )
+from treadle.backends.cpu.run.divided import COLD
 
 _VECTORS = 4
 _LONG_ROW = 1 << 12

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.pack import COPIES, emit_pack
 from treadle.backends.cpu.gemm.parts import Args, minimum
 from treadle.backends.cpu.gemm.tile import (
-    PARAMETERS,
     TARGET,
     Machine,
     emit_plain_tiles,
@@ -19,6 +18,7 @@ from treadle.backends.cpu.gemm.tile import (
     wide_rows,
 )
 from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
+from treadle.backends.cpu.run.divided import exported
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import llvm
 
@@ -27,36 +27,36 @@ ONE_SEGMENT = "@one_segment = internal constant [2 x i64] zeroinitializer"
 
 
 def emit_tiles(b: Builder, machine: Machine) -> None:
-    """Defines ``tile``, all micro-kernels; or declares it, if they lie apart."""
-    if machine.assembly and not machine.apart:
-        emit_lanes(b, machine)
-    _emit_tiles(b, machine)
-
-
-def _emit_tiles(b: Builder, machine: Machine, linkage: str = "internal") -> None:
+    """Defines ``tile``, all micro-kernels, unless they lie apart."""
     if machine.apart:
-        kinds = re.sub(r" %\w+", "", PARAMETERS)
-        b.declare(f"void @tile({kinds})")
-    elif machine.assembly:
-        emit_x86_tiles(b, machine, sizes(machine), linkage)
+        return
+    if machine.assembly:
+        emit_lanes(b, machine)
+        emit_x86_tiles(b, machine, sizes(machine))
     else:
-        emit_plain_tiles(b, machine, linkage)
+        emit_plain_tiles(b, machine)
+
+
+SWEEPS = "any_sweep", "sweep", "sweep_turned"
+
+SHARED = *SWEEPS, *COPIES
+"""What `needed` gives."""
 
 
 def needed(machine: Callable[[], Machine]) -> tuple[Source, ...]:
-    """The module with the micro-kernels, ``tile``, of a machine whose others lie apart.
-    Assembly is what takes LLVM longest of a product, and it is the same in attention
-    and convolutions."""
+    """The module with the micro-kernels of a machine that has them apart, what runs
+    them, and what copies for them. Assembly is what takes LLVM longest of a product,
+    and all of it is the same in attention and convolutions."""
 
     def emit() -> str:
         b, whole = Builder(), replace(machine(), apart=False)
-        if whole.assembly:
-            llvm().initialize_native_asmparser()
-            emit_lanes(b, whole)
-        _emit_tiles(b, whole, linkage="")
-        return b.text()
+        llvm().initialize_native_asmparser()  # for the assembly
+        emit_tiles(b, whole)
+        emit_sweep(b, whole)
+        emit_pack(b, whole)
+        return exported(b.text(), SHARED)
 
-    return (Source(f"tile {machine()}", "tile", emit),)
+    return (Source(f"sweep {machine()}", SHARED[0], emit, exports=SHARED[1:]),)
 
 
 class Steps(NamedTuple):
@@ -115,7 +115,13 @@ _ALL_KINDS = _kinds([*_NAMES, *Steps._fields])
 
 
 def emit_sweep(b: Builder, machine: Machine) -> None:
-    """Defines ``any_sweep``, and ``sweep`` and ``sweep_turned``, which call it."""
+    """Defines ``any_sweep``, and ``sweep`` and ``sweep_turned``, which call it; or
+    declares them, if they lie apart."""
+    if machine.apart:
+        for name in SWEEPS:
+            kinds = _ALL_KINDS if name == "any_sweep" else _KINDS
+            b.declare(f"void @{name}({', '.join(kinds)})")
+        return
     _emit_any_sweep(b, machine)
     size, given = str(machine.itemsize), "%a_given"
     for name, steps in (

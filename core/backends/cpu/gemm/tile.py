@@ -201,7 +201,7 @@ def wide_rows(machine: Machine) -> int:
     return 2 if machine.assembly == "avx2" else 3
 
 
-def emit_plain_tiles(b: Builder, machine: Machine, linkage: str) -> None:
+def emit_plain_tiles(b: Builder, machine: Machine) -> None:
     """Defines ``tile`` as IR, for machines without assembly ones."""
     kernels = []
     for rows, vectors, _ in sizes(machine):
@@ -210,7 +210,7 @@ def emit_plain_tiles(b: Builder, machine: Machine, linkage: str) -> None:
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
     count = len(kernels)
     b.lines.append(f"@tiles = internal constant [{count} x ptr] [{entries}]")
-    with b.function(f"define {linkage} void @tile({PARAMETERS})"):
+    with b.function(f"define internal void @tile({PARAMETERS})"):
         slot = b.op("getelementptr ptr, ptr @tiles, i64 %index")
         kernel = b.op(f"load ptr, ptr {slot}, align 8")
         b(

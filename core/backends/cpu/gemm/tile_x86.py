@@ -39,9 +39,7 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
     b.lines.append(f"@lanes = internal constant [{count} x {kind}] [{numbers}]")
 
 
-def emit_x86_tiles(
-    b: Builder, machine: Machine, sizes: list[Size], linkage: str
-) -> None:
+def emit_x86_tiles(b: Builder, machine: Machine, sizes: list[Size]) -> None:
     """Defines ``tile``: all micro-kernels as one function.
 
     LLVM takes ten times longer for thirty functions than for this one.
@@ -61,7 +59,7 @@ def emit_x86_tiles(
     values = ", ".join(
         f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
     )
-    with b.function(f"define {linkage} void @tile({PARAMETERS}) noinline"):
+    with b.function(f"define internal void @tile({PARAMETERS}) noinline"):
         b.op(
             f"call {{ {kinds} }} asm sideeffect "
             f'"{text}", "{",".join(constraints)}"({values})'

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Tile, Word
-from treadle.backends.cpu.gemm.pack import transposed
+from treadle.backends.cpu.gemm.pack import joined, transposed
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     column_chunks,
@@ -37,6 +36,7 @@ from treadle.backends.cpu.gemm.tile import (
     multiply_add,
     splat,
 )
+from treadle.backends.cpu.run.divided import COLD
 
 TURNED_ROWS = 4
 """Rows of a tile, and most rows of A: of more, a vector of them is met at once."""
@@ -252,26 +252,13 @@ def _turned(b: Builder, machine: Machine, start: str) -> list[str]:
     if each == lanes:
         return transposed(b, machine, columns)
     vectors = [
-        _joined(b, machine, columns[i::each], each) for i in range(each)
+        joined(b, machine, columns[i::each], each) for i in range(each)
     ]  # those of columns i, each + i, ...: a block of each, in their order
     width = 1
     while width < each:
         vectors = _interleaved(b, machine, vectors, width)
         width *= 2
     return vectors
-
-
-def _joined(b: Builder, machine: Machine, parts: list[str], size: int) -> str:
-    """Vectors one after the other as one."""
-    while len(parts) > 1:
-        kind = f"<{size} x {machine.scalar}>"
-        picks = ", ".join(f"i32 {i}" for i in range(2 * size))
-        parts = [
-            b.op(f"shufflevector {kind} {x}, {kind} {y}, <{2 * size} x i32> <{picks}>")
-            for x, y in zip(parts[::2], parts[1::2], strict=True)
-        ]
-        size *= 2
-    return parts[0]
 
 
 def _interleaved(

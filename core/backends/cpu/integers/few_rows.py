@@ -27,7 +27,6 @@ from treadle.backends.cpu.bfloat.vectors import skipped
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     minimum,
@@ -35,6 +34,7 @@ from treadle.backends.cpu.gemm.parts import (
     owned_by_task,
 )
 from treadle.backends.cpu.integers.operand import Integers
+from treadle.backends.cpu.run.divided import COLD
 
 FEW_ROWS = 16
 """Most rows: of more, each column would be read too often."""

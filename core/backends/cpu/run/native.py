@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.backends import objects
+from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
 from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
@@ -34,6 +35,7 @@ class Source:
     within: keys of larger modules whose functions do all that this one does, and are
         taken instead where they are loaded, too: the largest first.
     needs: modules whose functions this one calls, by their symbols.
+    exports: other functions of the module, which those call that need it.
     """
 
     key: str
@@ -43,6 +45,12 @@ class Source:
     folds: bool = False
     within: tuple[str, ...] = ()
     needs: tuple[Source, ...] = ()
+    exports: tuple[str, ...] = ()
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """What others call."""
+        return self.symbol, *self.exports
 
 
 @dataclass
@@ -61,6 +69,7 @@ class NativeError(RuntimeError):
 
 stats = Stats()
 _functions: dict[str, int] = {}
+_exported: dict[tuple[str, str], int] = {}  # by key and symbol
 _symbols: dict[str, int] = {}
 _libraries: list[Any] = []  # dropping one would unload its code
 # Idle TargetMachines by level; each serves one thread at a time.
@@ -231,11 +240,29 @@ def _compile(source: Source) -> bytes:
     text = source.emit()
     _dump(source, text)
     try:
+        often, seldom = divided(text, source.symbol)
         with _gate:
-            return _compile_text(text, source.level, source.folds)
+            code = [_compile_text(often, source.level, source.folds)]
+            if seldom:
+                code.append(_compile_text(seldom, 0, False))
+        return _packed(code)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
+
+
+def _packed(objects: Sequence[bytes]) -> bytes:
+    """Object files as one."""
+    sizes = [len(code).to_bytes(8, "little") for code in objects]
+    return b"".join([x for pair in zip(sizes, objects, strict=True) for x in pair])
+
+
+def _unpacked(code: bytes) -> Iterator[bytes]:
+    """The object files of what `_packed` made."""
+    while code:
+        end = 8 + int.from_bytes(code[:8], "little")
+        yield code[8:end]
+        code = code[end:]
 
 
 def _compile_text(text: str, level: int, folds: bool) -> bytes:
@@ -352,9 +379,13 @@ def _link(objects: Objects) -> None:
         _link_count += 1
         builder = llvm().JITLibraryBuilder()
         for source, code in objects:
-            builder.add_object_img(code).export_symbol(source.symbol)
+            for one in _unpacked(code):
+                builder.add_object_img(one)
+            for name in source.symbols:
+                builder.export_symbol(name)
         builder.add_current_process()
-        needed = {n.symbol: _functions[n.key] for s, _ in objects for n in s.needs}
+        others = {n for source, _ in objects for n in source.needs}
+        needed = {name: _exported[n.key, name] for n in others for name in n.symbols}
         for name, address in (_symbols | needed).items():
             builder.import_symbol(name, address)
         try:
@@ -364,7 +395,9 @@ def _link(objects: Objects) -> None:
             raise NativeError(f"cannot link {names}: {error}") from error
         _libraries.append(library)
         for source, _ in objects:
-            _functions.setdefault(source.key, library[source.symbol])
+            for name in source.symbols:
+                _exported.setdefault((source.key, name), library[name])
+            _functions.setdefault(source.key, _exported[source.key, source.symbol])
 
 
 def _link_cached(objects: Objects) -> None:
@@ -387,7 +420,7 @@ def _apart(objects: Objects) -> Objects:
     names: dict[str, str] = {}
     found: Objects = []
     for source, code in objects:
-        mine = {s.symbol: s.key for s in (*source.needs, source)}
+        mine = {name: s.key for s in (*source.needs, source) for name in s.symbols}
         if all(names.get(name, key) == key for name, key in mine.items()):
             names |= mine
             found.append((source, code))

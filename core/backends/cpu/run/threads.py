@@ -137,7 +137,7 @@ def source(sleep: str | None = None) -> native.Source:
             return threads_ir.SERIAL_IR
         return threads_ir.pool_ir(host().arch, sleep, follow_cpu)
 
-    return native.Source(f"pool/{sleep}", "pool_table", emit)
+    return native.Source(f"pool/{sleep}", "pool_table", emit, level=0)
 
 
 def _load(sleep: str) -> dict[str, int]:

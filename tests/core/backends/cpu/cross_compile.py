@@ -71,4 +71,4 @@ if __name__ == "__main__":
         if triple in sys.argv:
             texts += [(source.emit(), source.folds) for source in sources]
         names = {name for text in texts for name in outside(assembly(*text))}
-        print(*sorted(names - {n.symbol for s in sources for n in s.needs}))
+        print(*sorted(names - {x for s in sources for n in s.needs for x in n.symbols}))

@@ -11,12 +11,14 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from treadle import compile as compiler
+from treadle import nn
 from treadle.arraytype import ArrayType
 from treadle.backends.cpu import sources
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.run import native
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
+from treadle.run.execute import Executable
 from treadle.trace.stage import stage
 
 
@@ -127,11 +129,36 @@ def test_the_module_of_any_rows_calls_those_of_many_and_of_few() -> None:
     ("function", "parts"),
     [(product, {"contract_all/float"}), (lambda x, w: x + w, set())],
 )
-def test_a_program_used_often_expects_other_sizes(function, parts) -> None:
+def test_a_program_expects_other_sizes(function, parts) -> None:
     matrix = td.ShapeDtype((32, 32), "float32")
     graph = td.jit(function).trace(matrix, matrix).graph
     plan = compiler.stages(graph, TARGETS["cpu"]).plan
     assert {s.key for s in sources.for_other_sizes(plan.steps)} == parts
+
+
+def test_other_sizes_are_expected_when_a_second_one_is_seen(monkeypatch) -> None:
+    seen = []
+    monkeypatch.setattr(Executable, "expect_sizes", lambda self: seen.append(self))
+    jitted = td.jit(product)
+    for rows, count in ((32, 0), (32, 0), (32, 0), (20, 1), (9, 1), (20, 1)):
+        jitted(np.ones((rows, 32), "f4"), np.ones((32, 32), "f4"))
+        assert len(seen) == count
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_attention_share_what_copies(dtype) -> None:
+    q = td.ShapeDtype((2, 16, 4, 16), dtype)
+
+    def loss(x: td.Array) -> td.Array:
+        return nn.attention(x, x, x).sum()
+
+    graph = td.jit(td.grad(loss)).trace(q).graph
+    plan = compiler.stages(graph, TARGETS["cpu"]).plan
+    found = [s for s in sources.sources_of(plan.steps) if s.symbol.startswith("attend")]
+    forward, backward = sorted(found, key=lambda s: s.symbol, reverse=True)
+    assert forward.needs == backward.needs
+    shared = gemm.source(np.dtype(dtype)).needs
+    assert {s.key for s in shared} < {s.key for s in forward.needs}
 
 
 def test_what_a_module_needs_is_begun_with_it(tmp_path, monkeypatch) -> None:
