@@ -150,6 +150,8 @@ def read(directory: str) -> Manifest:
     """
     path = os.path.join(directory, FILE)
     body = read_checked(path)
+    if not isinstance(body, dict) or not {"format", "tree", "leaves"} <= body.keys():
+        raise DamagedError(f"{path} is damaged: it describes no tree")
     if body["format"] > _FORMAT:
         raise ValueError(
             f"{path} has format {body['format']}; this version of Treadle reads "

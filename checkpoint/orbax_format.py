@@ -230,12 +230,14 @@ def find_item(directory: str, item: str | None = None) -> str:
       item: its name; by default ``default``, ``state``, or the only one.
 
     Raises:
+      DamagedError: if it is lost.
       ValueError: if there is no such item, or there are several.
     """
     directory = objects.data_of(directory)
     if item is not None:
         inside = os.path.join(directory, item)
         if places.is_folder(directory) and not places.is_folder(inside):
+            _check_not_lost(directory, item)
             raise ValueError(
                 f"{directory} has no item {item!r}; there are "
                 f"{_items_or_none(directory, every=True)}"
@@ -252,7 +254,21 @@ def find_item(directory: str, item: str | None = None) -> str:
             f"{directory} has several items: {items}. Name one: restore(…, "
             f"item={items[0]!r})"
         )
+    # What is left alone must not stand for what was asked.
+    _check_not_lost(directory)
     return os.path.join(directory, *items)
+
+
+def _check_not_lost(step: str, item: str | None = None) -> None:
+    """
+    Raises:
+      DamagedError: if the item, or any, that a step says it has is gone.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for name in about(step).get("items", ()):
+            inside = os.path.join(step, name)
+            if item in (None, name) and not places.is_folder(inside):
+                raise DamagedError(f"{inside} is missing")
 
 
 def _items_or_none(step: str, *, every: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 # Those that the compiler itself writes.
 SELECT = "select"
 MUL = "mul"
+MULTIPLY_ADD = "multiply_add"
 ADD = "add"
 SUB = "sub"
 DIV = "div"

@@ -399,11 +399,13 @@ def _log_of_sum(
     first = compare.ge(x, y)
     large, small = select(first, x, y), select(first, y, x)
     difference = arithmetic.sub(small, large)
-    # Equal infinities have no difference: their sum is the result.
+    # Equal infinities: their sum. Of a nan the result is one, and so are derivatives.
     lost = ne(difference, difference)
-    gap = select(lost, typeof(difference).dtype.type(0), difference)
-    usual = arithmetic.add(large, log1p(power(gap)))
-    return cast(select(lost, arithmetic.add(x, y), usual), dtype)
+    zero, one, nan = map(typeof(x).dtype.type, (0, 1, math.nan))
+    usual = arithmetic.add(large, log1p(power(select(lost, zero, difference))))
+    factor = select(or_(ne(x, x), ne(y, y)), nan, one)
+    total = arithmetic.mul(arithmetic.add(x, y), factor)
+    return cast(select(lost, total, usual), dtype)
 
 
 @ufunc

@@ -11,7 +11,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.binary import copysign
-from treadle.np.elementwise import trunc
+from treadle.np.elementwise import floor
 from treadle.np.operands import (
     ArrayLike,
     as_array,
@@ -122,16 +122,13 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     """What is behind the point, and the whole number before it; both have the sign of
     x."""
     array = as_array(as_inexact("modf", x))
-    whole = trunc(array)
-    infinite = eq(abs_(array), array.dtype.type(math.inf))
-    rest = select(infinite, array.dtype.type(0), sub(array, whole))
-    return _signed(rest, array), _signed(whole, array)
-
-
-def _signed(part: Any, x: Any) -> Any:
-    """A part of x; of zeros that with the sign of x."""
-    zero = part.dtype.type(0)
-    return select(eq(part, zero), copysign(zero, x), part)
+    one, zero, infinity = map(array.dtype.type, (1, 0, math.inf))
+    # As a factor it has no part in the derivative, which is 1 at whole numbers, too.
+    sign = copysign(one, array)
+    size = mul(array, sign)
+    whole = floor(size)
+    rest = select(eq(size, infinity), zero, sub(size, whole))
+    return mul(rest, sign), mul(whole, sign)
 
 
 def spacing(x: ArrayLike, /) -> Array:

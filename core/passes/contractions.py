@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
-from treadle.ops.arithmetic import add, mul, multiply_add
+from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.complex import parts
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
@@ -84,11 +83,11 @@ class _Lower(Rewriter):
     def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         """The product with other operands, where no matrix kernel has it or gains by
         it; else None."""
-        if eq.op is not dot_general:
-            return None
-        if _is_long(eq.outputs[0].type.dtype) or self._is_thin(eq):
+        if eq.op is dot_general and (
+            _is_long(eq.outputs[0].type.dtype) or self._is_thin(eq)
+        ):
             return self._sum_of_products(eq, x, y)
-        return self._unrolled(eq, x, y) if _is_tiny(eq) else None
+        return None
 
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
@@ -182,51 +181,14 @@ class _Lower(Rewriter):
             (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
         return result
 
-    def _unrolled(self, eq: Equation, x: Atom, y: Atom) -> Atom:
-        """A product of small matrices as what each element is, term by term: in the
-        order in which the matrix kernel adds them."""
-        sides = zip((x, y), eq.params["contract"], eq.params["batch"], strict=True)
-        n, free = len(eq.params["batch"][0]), list(map(len, _free(eq)))
-        shape, places = eq.outputs[0].type.shape, []
-        for (a, (c,), batch), first in zip(sides, (n, n + free[0]), strict=True):
-            beside = free_axes(a.type.ndim, (c,), batch)
-            place = {axis: i for i, axis in enumerate(batch)}
-            place |= {axis: first + i for i, axis in enumerate(beside)}
-            places.append((a, c, [i for _, i in sorted(place.items())]))
-        total: Atom | None = None
-        for k in range(x.type.shape[eq.params["contract"][0][0]]):
-            terms = [
-                self._spread(self._at(a, c, k, eq), shape, tuple(dims), eq)
-                for a, c, dims in places
-            ]
-            total = self._term(terms, eq, total)
-        assert total is not None, "products without terms are made elsewhere"
-        return total
-
-    def _at(self, a: Atom, axis: int, k: int, eq: Equation) -> Atom:
-        """Element k along an axis, which the result lacks."""
-        shape = a.type.shape
-        starts = tuple([k if i == axis else 0 for i in range(len(shape))])
-        stops = tuple([k + 1 if i == axis else n for i, n in enumerate(shape)])
-        params = {"starts": starts, "limits": stops, "steps": (1,) * len(shape)}
-        (a,) = self.emit(slice_, [a], params, eq.source)
-        params = {"shape": (*shape[:axis], *shape[axis + 1 :])}
-        return self.emit(reshape, [a], params, eq.source)[0]
-
-    def _term(
-        self, spread: Sequence[Atom], eq: Equation, before: Atom | None = None
-    ) -> Atom:
-        """What a sum of products adds, to what is before it: of floats, without
-        rounding the product."""
+    def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
+        """What a sum of products adds: of floats, without rounding the product."""
         dtype = spread[0].type.dtype
-        if dtypes.is_float(dtype):
-            zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
-            operands = [*spread, zero if before is None else before]
-            return self.emit(multiply_add, operands, {"minus": None}, eq.source)[0]
-        (term,) = self.emit(mul, spread, {}, eq.source)
-        if before is None:
-            return term
-        return self.emit(add, [before, term], {}, eq.source)[0]
+        if not dtypes.is_float(dtype):
+            return self.emit(mul, spread, {}, eq.source)[0]
+        zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
+        operands = [*spread, zero]
+        return self.emit(multiply_add, operands, {"minus": None}, eq.source)[0]
 
     def _spread(self, a: Atom, shape: Axes, dims: Axes, eq: Equation) -> Atom:
         """An operand over the whole space: a view."""
@@ -253,28 +215,6 @@ def _free(eq: Equation) -> list[Axes]:
     """The free axes of both operands."""
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
-
-
-_TINY = 100
-_TERMS = 5
-"""Up to so many multiplications of so many terms, a call of the matrix kernel for each
-matrix of a batch takes longer than to look up what belongs to each element: 50 ns. Of
-longer sums a nest has too many operands."""
-
-
-def _is_tiny(eq: Equation) -> bool:
-    """Whether a contraction multiplies many matrices of few elements. How long the sum
-    is must be known; what comes out is the same either way."""
-    (contract, _), (batch, _) = eq.params["contract"], eq.params["batch"]
-    if len(contract) != 1 or not batch:
-        return False
-    x, y = (a.type.shape for a in eq.inputs)
-    fx, fy = _free(eq)
-    terms = x[contract[0]]
-    sizes = [terms, *(x[i] for i in fx), *(y[i] for i in fy)]
-    if any(map(is_dim, sizes)):
-        return False
-    return terms <= _TERMS and math.prod(sizes) <= _TINY
 
 
 def _may_merge(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:

@@ -56,8 +56,8 @@ class _Readers:
 
     def _is_apart(self, eq: Equation) -> bool:
         """Whether what comes before an equation and after it is in several kernels, or
-        would be for other sizes: a contraction of few terms, which are added one by one
-        rather than by a reduction, is one for any kernel."""
+        would be for other sizes: a contraction of one term, which no reduction adds, is
+        a product for the matrix kernel where the length is open."""
         if eq.op is not multiply_add or eq.params["minus"]:
             return not _fuses(eq)
         return not any(isinstance(r.op.lowering, Reduction) for r in self.of(eq))

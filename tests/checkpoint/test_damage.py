@@ -218,6 +218,37 @@ def test_nothing_that_is_spoiled_ever_passes(tmp_path: Path, layout: str) -> Non
     spoiled_never_pass(tmp_path / "a", layout, 2000)
 
 
+def test_a_lost_item_is_damage(tmp_path: Path) -> None:
+    """Not a wrong name of the caller's: a `Manager` goes back to the step before."""
+    tree, config = {"w": np.arange(3.0)}, Json([1])
+    with Manager(tmp_path) as manager:
+        for step in (1, 2):
+            manager.save(step, Items(model=tree, other=tree, config=config))
+    for name in ("model", "config"):
+        path = tmp_path / "2" / name
+        path.rename(tmp_path / "aside")
+        with pytest.raises(DamagedError, match=f"{path} is missing"):
+            restore(tmp_path / "2", item=name)
+        with pytest.warns(UserWarning, match="Step 1 is restored instead"):
+            found = manager.restore(Items(model=tree, config=None))
+        assert_same(found["model"], tree)
+        (tmp_path / "aside").rename(path)
+    shutil.rmtree(tmp_path / "2" / "model")
+    # The only one that is left must not stand for it.
+    with pytest.raises(DamagedError, match="model is missing"):
+        restore(tmp_path / "2")
+    with pytest.raises(ValueError, match="no item 'else'"):
+        restore(tmp_path / "2", item="else")
+
+
+def test_a_description_of_something_else_is_damage(tmp_path: Path) -> None:
+    stepped(tmp_path / "a")
+    about = tmp_path / "a" / "treadle_step.json"
+    shutil.copy(about, tmp_path / "a" / "model" / "treadle.json")
+    with pytest.raises(DamagedError, match="describes no tree"):
+        restore(tmp_path / "a", item="model")
+
+
 LIMITED = """
 import resource, sys
 import numpy as np

@@ -22,6 +22,7 @@ from treadle.fuse.lowering.launches import (
 )
 from treadle.fuse.lowering.overwriting import share_scattered, writes
 from treadle.fuse.lowering.rows import settle_rows
+from treadle.fuse.lowering.tiny import is_tiny, kernels_of
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.ir.origin import Origin, origin_of
@@ -66,13 +67,14 @@ class _Lowering:
         begins: Atom | None = None,
     ) -> None:
         """Appends a kernel, unless it has nothing to do."""
-        if isinstance(kernel, Launch) and _stores_nothing(kernel):
+        if isinstance(kernel, Launch) and not any(v.type.size for v in writes(kernel)):
             return
         names = tuple([eq.op.name for eq in equations])
         origins = tuple(map(origin_of, equations))
         for eq, origin in zip(equations, origins, strict=True):
             self.makers.update(dict.fromkeys(eq.outputs, origin))
-        self.entries.append(KernelEntry(kernel, names, alone, begins, origins))
+        for k in kernels_of(kernel, self.flow):
+            self.entries.append(KernelEntry(k, names, alone, begins, origins))
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):
@@ -109,7 +111,7 @@ class _Lowering:
         """Lets a product itself go into its epilogue's result, if nobody else reads it
         and that has the same layout."""
         assert p.epilogue is not None
-        if p.c in self.within or self._read_outside(p):
+        if p.c in self.within or is_tiny(p) or self._read_outside(p):
             return
         bindings = list(zip(p.epilogue.bindings, p.epilogue.nest.operands, strict=True))
         loads = [(b, op.inner) for b, op in bindings if b.atom is p.c]
@@ -207,10 +209,6 @@ class _Lowering:
 
     def _inner(self, eq: Equation) -> list[Kernels]:
         return [lower(g) for g in self.groups.inner[eq]]
-
-
-def _stores_nothing(kernel: Launch) -> bool:
-    return not any(v.type.size for v in writes(kernel))
 
 
 _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {

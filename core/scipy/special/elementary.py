@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from treadle.api.custom import custom_jvp
 from treadle.np.made import floating_function
 from treadle.np.operands import ArrayLike, as_inexact
 from treadle.ops import unary
@@ -31,8 +32,21 @@ expit = floating_function(
 
 def logit(p: ArrayLike, /) -> Array:
     """``log(p / (1 - p))``, the inverse of `expit`."""
-    p = as_inexact("logit", p)
+    return _logit(as_inexact("logit", p))
+
+
+def _logit_of(p: Any) -> Any:
     return unary.log(div(p, sub(1.0, p)))
+
+
+_logit = custom_jvp(_logit_of)
+
+
+@_logit.defjvp
+def _logit_jvp(primals: Any, tangents: Any) -> Any:
+    """Infinite at 0 and 1, where that of the formula is none."""
+    ((p,), (dp,)) = primals, tangents
+    return _logit(p), div(dp, mul(p, sub(1.0, p)))
 
 
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:

@@ -23,6 +23,8 @@ AMONG = (
     "{0} * {0} - tnp.sum({0} * 0.3, -1, keepdims=True)",
     "tnp.stack([{0} * {0}, {0}]).sum(0) - 0.5",
     "tnp.concatenate([{0} * {0}, {0} * 0.7], 0) * 0.5 - 0.1",
+    "tnp.sum({0}[..., None] @ {0}[..., None, :] * 0.3, -2)",
+    "tnp.sum(tnp.tanh({0}[..., :3, None] @ {0}[..., None, :]), 0)",
 )
 TRANSFORMS = ("tnp.fft.fft({0}).real * 0.1", "tnp.fft.irfft(tnp.fft.rfft({0}))")
 

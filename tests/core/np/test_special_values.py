@@ -210,6 +210,8 @@ TIES = [
     (lambda np, x: np.minimum(x * 2, x + 1.0), [0.0, 1.0]),
     (lambda np, x: np.remainder(x, 2.0), [0.0, 2.0, -2.0, 1.0]),
     (lambda np, x: np.remainder(x, -2.0), [0.0, 2.0, 1.0]),
+    (lambda np, x: np.modf(x)[0], [0.0, -0.0, 1.0, -2.0, 1.5, -0.25]),
+    (lambda np, x: np.modf(x)[1] * x, [0.0, 1.0, -2.0, 1.5]),
 ]
 
 
@@ -220,6 +222,16 @@ def test_derivatives_where_operands_are_equal(function: Any, places: list) -> No
     ours = td.grad(lambda x: function(tnp, x))
     for gradient in (ours, td.jit(ours)):
         np.testing.assert_array_equal([gradient(x) for x in places], wanted)
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2", "hypot", "power"])
+def test_what_is_no_number_has_no_derivative(name: str) -> None:
+    """Training must not go on as if nothing had happened."""
+    function = getattr(tnp, name)
+    for place in ((np.nan, 2.0), (2.0, np.nan), (np.nan, np.nan)):
+        for gradient in (td.grad(function, (0, 1)), td.jit(td.grad(function, (0, 1)))):
+            found = gradient(*map(np.float32, place))
+            assert np.isnan(found).all(), place
 
 
 SMOOTH = [
