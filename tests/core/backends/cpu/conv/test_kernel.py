@@ -189,10 +189,12 @@ def test_pixels_that_fall_into_one_set_of_the_cache(channels, step, taps, paddin
         close(output, forward(image, weights, spec), spec.k)
 
 
+@pytest.mark.parametrize("features", [16, 32])
 @pytest.mark.parametrize("groups", [2, 4, 8])
-def test_groups(groups):
+def test_groups(groups, features):
+    """Also where those of all groups would fill one panel."""
     axes = GEOMETRIES["same"]
-    image, weights, output, spec = problem(8, 16, axes, groups=groups)
+    image, weights, output, spec = problem(8, features, axes, groups=groups)
     calls.convolution(spec, output, image, weights, num_threads=2).serial()
     close(output, forward(image, weights, spec), spec.k)
     result = np.empty_like(weights)
