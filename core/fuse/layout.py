@@ -14,6 +14,9 @@ from treadle.ir.maps import address
 from treadle.ops.movement import transpose
 from treadle.trace.lowering import Join, Product
 
+FEW = 8
+"""Fewer elements leave most of a vector empty."""
+
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a contiguous array, last axis fastest."""
@@ -76,7 +79,15 @@ def _readers_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
         eq.params["permutation"] if eq.op is transpose else None
         for eq in flow.readers[v]
     }
-    return orders.pop() if len(orders) == 1 else None
+    order = orders.pop() if len(orders) == 1 else None
+    return None if order and _leaves_few(v.type.shape, order) else order
+
+
+def _leaves_few(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Whether vectors would lie along a few elements, in such an order of axes, instead
+    of along more. Open sizes may be large."""
+    last, own = shape[order[-1]], shape[-1]
+    return not (is_dim(last) or is_dim(own)) and last < FEW <= own
 
 
 class Strided(NamedTuple):

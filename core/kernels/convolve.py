@@ -73,7 +73,8 @@ class ConvSpec:
     channels, features: of input and output, all groups together.
     input: strides b, y, x, c. filter: strides dz*Ty + dy, dx, c, f (negative ones flip
     it).
-    output: strides b, (unused), pixel, 1.
+    output: strides b, y, x, 1. Depthwise ones, and gradients by the filter, need lines
+    that follow each other.
     fused_input: the input comes from a producer (see `Contraction`).
     dtype: of the result. operands: of what is multiplied; None: as the result. Half
     floats are multiplied as that, and summed in float32.

@@ -15,6 +15,7 @@ from treadle.ops import dot as dot
 from treadle.ops import dynamic as dynamic
 from treadle.ops import gather as gather
 from treadle.ops import identity as identity
+from treadle.ops import interleave as interleave
 from treadle.ops import movement as movement
 from treadle.ops import random_bits as random_bits
 from treadle.ops import reduce as reduce

@@ -63,6 +63,8 @@ class _Lower(Rewriter):
             wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
             result = self._contraction(eq, *wide)
             self.values[out] = narrowed(self, result, out.type.dtype, eq.source)
+        elif eq.op is dot_general and _leaves_few_columns(eq, self.makers):
+            self.values[out] = self._as_rows(eq, x, y)
         elif eq.op is dot_general:
             self.keep(eq)
         else:
@@ -88,6 +90,14 @@ class _Lower(Rewriter):
         ):
             return self._sum_of_products(eq, x, y)
         return None
+
+    def _as_rows(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+        """The product with its operands exchanged."""
+        how = {name: eq.params[name][::-1] for name in ("contract", "batch")}
+        (result,) = self.emit(dot_general, [y, x], eq.params | how, eq.source)
+        rows, columns = map(len, _free(eq))
+        order = (*range(columns, columns + rows), *range(columns))
+        return self.emit(transpose, [result], {"permutation": order}, eq.source)[0]
 
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
@@ -215,6 +225,33 @@ def _free(eq: Equation) -> list[Axes]:
     """The free axes of both operands."""
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
+
+
+_FEW = 8
+"""Fewer columns leave most of a vector empty, but not as rows."""
+
+
+def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
+    """Whether the second operand has a few columns, and the first, which is summed over
+    its slower axes, more: as in the gradient of a matrix of weights that makes a few
+    numbers. Elements have the same bits either way; of open sizes nothing is known."""
+    x, y = (a.type.shape for a in eq.inputs)
+    free_x, free_y = _free(eq)
+    sizes = [x[i] for i in free_x], [y[i] for i in free_y]
+    if any(eq.params["batch"]) or any(map(is_dim, [*sizes[0], *sizes[1]])):
+        return False
+    fastest = [_fastest(a, makers) for a in eq.inputs]
+    if fastest[0] not in free_x or fastest[1] not in free_y:
+        return False
+    return 1 < math.prod(sizes[1]) < _FEW <= math.prod(sizes[0])
+
+
+def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
+    """The axis along which an operand lies side by side, if it is stored."""
+    last, maker = a.type.ndim - 1, makers.get(a)
+    if maker is None or maker.op is not transpose:
+        return last
+    return maker.params["permutation"].index(last)
 
 
 def _may_merge(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:

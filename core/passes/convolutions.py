@@ -4,9 +4,10 @@ single features, of one channel and one feature each."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general
+from treadle.ops.interleave import interleave
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
@@ -118,6 +120,36 @@ def _of_lines(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     return f.reshaped(result, shape)
 
 
+class _Phases(NamedTuple):
+    """How results along an axis take turns: as many as are between two elements.
+
+    ends: padding for each of them, with the first tap of its part of the filter; None
+    if it meets no tap. length: how many results each has. shift: how many results more
+    are made in front.
+    """
+
+    ends: list[tuple[int, tuple[int, int]] | None]
+    length: int
+    shift: int
+
+    @staticmethod
+    def of(by: int, taps: int, size: int, out: int, low: int) -> _Phases:
+        shift = 0
+        if is_dim(low):
+            # Which taps a phase meets must be known.
+            shift, low = -low % by, -(-low // by) * by
+        length = -(-(out + shift) // by)
+        ends: list[tuple[int, tuple[int, int]] | None] = []
+        for phase in range(by):
+            first = (low - phase) % by
+            met = len(range(first, taps, by))
+            # Where the phase's first result meets its first tap.
+            before = (low - phase - first) // by
+            after = length + met - 1 - size - before
+            ends.append((first, (before, after)) if met else None)
+        return _Phases(ends, length, shift)
+
+
 def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     """With zeros between the elements of an axis, each of the results in turn meets
     another part of the filter: a convolution without zeros for each part.
@@ -125,47 +157,47 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     A depthwise convolution takes as long as its results take to be moved once more.
     """
     window = Window(**{k: v for k, v in params.items() if k != "kernel"})
-    spatial, rank = x.type.shape[1:-1], x.type.ndim
-    axis = next((i for i, n in enumerate(window.lhs_dilation) if n > 1), None)
-    if axis is None or f.is_filter_gradient:
-        return None
-    by, taps = window.lhs_dilation[axis], y.type.shape[axis]
-    if window.strides[axis] != 1 or window.rhs_dilation[axis] != 1:
+    gaps, kernel, ones = window.lhs_dilation, y.type.shape[:-2], (1, 1)
+    steps = list(zip(window.strides, window.rhs_dilation, strict=True))
+    axes = [i for i, by in enumerate(gaps) if by > 1 and steps[i] == ones]
+    if not axes or f.is_filter_gradient:
         return None
     if window.feature_groups != 1 and y.type.shape[-2] == 1:
         return None
-    out = window.out_spatial(spatial, y.type.shape[:-2])
-    if taps == 1:
+    if not (several := [i for i in axes if kernel[i] != 1]):
         return _among_zeros(f, x, y, params)
-    low, shift = window.padding[axis][0], 0
-    if is_dim(low):
-        # Which taps a phase meets must be known: a few results more are made in front.
-        shift = -low % by
-        low = -(-low // by) * by
-    count, pieces = -(-(out[axis] + shift) // by), []
-    lengths = (x.type.shape[0], *out, y.type.shape[-1])
-    # Side by side along the next axis they are where they belong in memory.
-    shape = [*lengths[: axis + 1], count, *lengths[axis + 2 :]]
-    for phase in range(by):
-        first = (low - phase) % by
-        met = len(range(first, taps, by))
-        if not met:
-            params_of_zeros = {"shape": tuple(shape), "dims": ()}
-            pieces.append(f.emit(broadcast_in_dim, [zero(x)], **params_of_zeros))
+    out = window.out_spatial(x.type.shape[1:-1], kernel)
+    phases = {
+        i: _Phases.of(gaps[i], kernel[i], n, out[i], window.padding[i][0])
+        for i, n in enumerate(x.type.shape[1:-1])
+        if i in several
+    }
+    counts = [phases[i].length if i in phases else n for i, n in enumerate(out)]
+    shape = (x.type.shape[0], *counts, y.type.shape[-1])
+    pieces = []
+    for met in itertools.product(*[p.ends for p in phases.values()]):
+        ends = [end for end in met if end is not None]
+        if len(ends) < len(met):
+            nothing = {"shape": shape, "dims": ()}
+            pieces.append(f.emit(broadcast_in_dim, [zero(x)], **nothing))
             continue
-        # Where the phase's first result meets its first tap.
-        before = (low - phase - first) // by
-        after = count + met - 1 - spatial[axis] - before
-        some = {"lhs_dilation": 1, "padding": (before, after)}
-        changed = {k: replaced(params[k], axis, v) for k, v in some.items()}
-        part_of_y = part(f, y, axis, first, by)
-        pieces.append(f.given(x, part_of_y, params | changed))
-    result = f.emit(concatenate, pieces, axis=axis + 2)
-    shape = [*lengths[: axis + 1], count * by, *lengths[axis + 2 :]]
-    result = f.reshaped(result, shape)
-    starts = replaced((0,) * rank, axis + 1, shift)
-    limits = replaced(lengths, axis + 1, out[axis] + shift)
-    return f.emit(slice_, [result], starts=starts, limits=limits, steps=(1,) * rank)
+        some, changed = y, params
+        for i, (first, padding) in zip(phases, ends, strict=True):
+            alone = {"lhs_dilation": 1, "padding": padding}
+            values = {k: replaced(changed[k], i, v) for k, v in alone.items()}
+            some, changed = part(f, some, i, first, gaps[i]), changed | values
+        pieces.append(f.given(x, some, changed))
+    turns = [gaps[i] if i in phases else 1 for i in range(len(gaps))]
+    result = f.emit(interleave, pieces, turns=(1, *turns, 1))
+    shifts = [phases[i].shift if i in phases else 0 for i in range(len(gaps))]
+    limits = [n + shift for n, shift in zip(out, shifts, strict=True)]
+    return f.emit(
+        slice_,
+        [result],
+        starts=(0, *shifts, 0),
+        limits=(shape[0], *limits, shape[-1]),
+        steps=(1,) * (len(gaps) + 2),
+    )
 
 
 def _among_zeros(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:

@@ -51,13 +51,12 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
     shape = (rows, spec.x.taps, spec.channels // spec.groups, spec.features)
     of_taps, of_pixels = spec.dtypes[1:] if not gradient else spec.dtypes[:0:-1]
     w = taps.view(of_taps, shape, astuple(spec.filter))
-    lines = (spec.images, spec.y.out * spec.x.out, spec.features)
-    out = spec.output
-    y = pixels.view(of_pixels, lines, (out.b0, out.row, out.column))
+    shape = (spec.images, spec.y.out, spec.x.out, spec.features)
+    y = pixels.view(of_pixels, shape, astuple(spec.output))
     result, other = (w, y) if gradient else (y, w)
     apart(result, x, other)
     total = np.zeros(result.shape)
-    text = "npc,npf->cf" if gradient else "npc,cf->npf"
+    text = "nyxc,nyxf->cf" if gradient else "nyxc,cf->nyxf"
     for tap, seen in _seen(spec, x):
         arrays = (total[tap], seen, y) if gradient else (total, seen, w[tap])
         for part in zip(*(np.split(a, spec.groups, -1) for a in arrays), strict=True):
@@ -66,14 +65,14 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
 
 
 def _seen(spec: ConvSpec, x: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
-    """For each tap of the filter, what it sees at all pixels: (b, pixel, c)."""
+    """For each tap of the filter, what it sees at all pixels: (b, y, x, c)."""
     volumes = x.reshape(-1, spec.z.size, *x.shape[1:])
     axes = spec.z, spec.y, spec.x
     for dz, dy, dx in np.ndindex(*(axis.taps for axis in axes)):
         at, inside = zip(*map(_indices, axes, (dz, dy, dx)), strict=True)
         present = reduce(np.logical_and.outer, inside)[..., None]
         seen = np.where(present, volumes[np.ix_(np.arange(len(volumes)), *at)], 0)
-        yield (dz * spec.y.taps + dy, dx), seen.reshape(spec.images, -1, x.shape[-1])
+        yield (dz * spec.y.taps + dy, dx), seen.reshape(spec.images, *seen.shape[-3:])
 
 
 def _indices(axis: Axis, tap: int) -> tuple[np.ndarray, np.ndarray]:

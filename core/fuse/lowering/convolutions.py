@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from treadle.dims import one
+from treadle.dims import one, same_shape
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import ProductKernel
@@ -42,7 +42,7 @@ def convolution(
         spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
     else:
         spec = _spec(eq, other[:-2], out.type.shape, x.steps, y.steps, steps)
-    if spec is None or not _is_known(spec):
+    if spec is None or not _is_known(spec, how.filter_gradient):
         return None
     result = ProductKernel(spec, x[:2], y[:2], out, None, how.filter_gradient)
     if body is None:
@@ -60,14 +60,19 @@ def convolution(
     return result
 
 
-def _is_known(spec: ConvSpec) -> bool:
+def _is_known(spec: ConvSpec, filter_gradient: bool) -> bool:
     """Whether a depthwise convolution, whose kernel has channels in its lanes, finds
-    them side by side; so does one of half floats, which are pairs."""
+    them side by side; so does one of half floats, which are pairs. Both, and gradients
+    by filters, go over all pixels of the result in one loop."""
+    depthwise = spec.groups == spec.channels == spec.features != 1
+    one_loop = same_shape((spec.output.b1,), (spec.x.out * spec.output.row,))
+    if not one_loop and (depthwise or filter_gradient):
+        return False
     if spec.half is not None and spec.input.column != 1 and spec.channels > 1:
         return False
-    if not spec.groups == spec.channels == spec.features != 1:
-        return True
-    return spec.input.column == spec.filter.column == spec.output.column == 1
+    return not depthwise or (
+        spec.input.column == spec.filter.column == spec.output.column == 1
+    )
 
 
 def _spec(
@@ -78,15 +83,19 @@ def _spec(
     w_steps: tuple[int, ...],
     out_steps: tuple[int, ...],
 ) -> ConvSpec | None:
-    """The sizes and strides; None if the result's pixels are not steps of one loop, or
-    its features not contiguous, or the images of volumes not one behind the other."""
+    """The sizes and strides; None if the result's features are not contiguous, or the
+    images of volumes not one behind the other."""
     x: Atom = eq.inputs[0]
     shape, spatial = x.type.shape, len(taps)
     out_y, out_x, features = out_shape[-3:]
-    pixel = _merged((out_y, out_x), out_steps[-3:-1])
+    line, pixel, _ = out_steps[-3:]
+    if one(out_x):
+        pixel = line  # of one column, lines are what follows each other
+    if one(out_y):
+        line = out_x * pixel
     ends = _merged(shape[:-3], x_steps[:-3]), _merged(out_shape[:-3], out_steps[:-3])
     row_of_taps = _merged(taps[:-1], w_steps[:-3])
-    if pixel is None or row_of_taps is None or ends[0] is None or ends[1] is None:
+    if row_of_taps is None or ends[0] is None or ends[1] is None:
         return None
     if out_steps[-1] != 1 and features > 1:
         return None
@@ -114,7 +123,7 @@ def _spec(
         axis(-1),
         Strides(ends[0], *x_steps[-3:]),
         Strides(row_of_taps, *w_steps[-3:]),
-        Strides(ends[1], 0, pixel, 1),
+        Strides(ends[1], line, pixel, 1),
         eq.params["feature_groups"],
         operands=x.type.dtype,
         z=z,

@@ -36,12 +36,10 @@ def sides_of(p: ProductKernel) -> tuple[Loops, Loops, Loops]:
 def _of_convolution(what: ConvSpec) -> tuple[Loops, Loops, Loops]:
     rows = what.z.taps * what.y.taps
     taps = (rows, what.x.taps, what.channels // what.groups, what.features)
-    out = what.output
-    pixels = what.y.out * what.x.out
     return (
         _over((what.images_in, what.y.size, what.x.size, what.channels), what.input),
         _over(taps, what.filter),
-        [(what.images, out.b0), (pixels, out.row), (what.features, out.column)],
+        _over((what.images, what.y.out, what.x.out, what.features), what.output),
     )
 
 

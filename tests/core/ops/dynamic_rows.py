@@ -22,6 +22,7 @@ from treadle.ops import (
     fourier,
     gather,
     identity,
+    interleave,
     lu,
     movement,
     orthogonal,
@@ -121,6 +122,12 @@ MOVEMENT = [
         "",
         lambda x, y: shape.concatenate(x, y, x, axis=0),
         (floats("n 4"), floats("m 4")),
+    ),
+    Row(
+        interleave.interleave,
+        "",
+        lambda x, y: interleave.interleave(x, y, y, x, turns=(2, 2)),
+        (MATRIX, MATRIX),
     ),
     Row(
         shape.iota,

@@ -20,7 +20,17 @@ from tests.core.ops.cases import (
 )
 from treadle.control.softmax import softmax
 from treadle.ops import complex as complexnumbers
-from treadle.ops import cumulative, dot, identity, movement, reduce, shape, slide, sort
+from treadle.ops import (
+    cumulative,
+    dot,
+    identity,
+    interleave,
+    movement,
+    reduce,
+    shape,
+    slide,
+    sort,
+)
 
 X = normal(2, 3, 4)
 
@@ -141,6 +151,14 @@ MOVEMENT = [
         lambda *xs: jnp.concatenate(xs, 1),
         (normal(2, 3, 4), normal(2, 1, 4), normal(2, 2, 4)),
         {"axis": 1},
+    ),
+    Case(
+        interleave.interleave,
+        lambda *xs: (
+            jnp.stack(xs).reshape(2, 2, 2, 3).transpose(2, 0, 3, 1).reshape(4, 6)
+        ),
+        tuple([normal(2, 3) for _ in range(4)]),
+        {"turns": (2, 2)},
     ),
     Case(
         shape.iota,

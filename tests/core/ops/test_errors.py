@@ -17,6 +17,7 @@ from treadle.ops import (
     dot,
     dynamic,
     gather,
+    interleave,
     movement,
     reduce,
     scatter,
@@ -73,6 +74,7 @@ BAD: list[tuple[Any, list[Any], dict[str, Any], type, str]] = [
     ),
     (shape.pad, [f(2), f()], {"padding": ((-3, 0, 0),)}, ValueError, "removes more"),
     (shape.concatenate, [f(2, 3), f(2, 4)], {"axis": 0}, ValueError, r"f32\[2,4\]"),
+    (interleave.interleave, [f(2), f(3)], {"turns": (2,)}, ValueError, r"f32\[3\]"),
     (reduce.reduce_sum, [f(2)], {"axes": (1,)}, ValueError, r"f32\[2\]"),
     (reduce.argmax, [f(2, 0)], {"axis": 1}, ValueError, "empty"),
     (

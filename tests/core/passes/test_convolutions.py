@@ -197,3 +197,19 @@ def test_gradients_of_strides_where_open_sizes_leave_a_phase_empty(groups: int) 
         wanted = gradients(jax.numpy.asarray(x), jax.numpy.asarray(w))
         for found, expected in zip(compiled(x, w), wanted, strict=True):
             np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("size", [(8, 10), (1, 6), (6, 1)])
+def test_phases_are_made_where_they_belong(groups: int, size: tuple[int, int]) -> None:
+    """Nothing is copied behind them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, *size, 16)).astype("float32")
+    w = rng.normal(size=(3, 4, 16 // groups, 40)).astype("float32")
+    ends = tuple((k - 1, k) for k in (2, 3))
+    how = Window((1, 1), ends, (2, 2), (1, 1), groups)._asdict()
+    compiled = td.jit(lambda x, w: conv_general(x, w, **how))
+    np.testing.assert_allclose(
+        compiled(x, w), conv_general(x, w, **how), rtol=1e-4, atol=1e-4
+    )
+    assert "interleave" not in str(compiled.explain(x, w))

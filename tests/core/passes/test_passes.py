@@ -14,6 +14,7 @@ from tests.core.fuse.random_rules import generate
 from treadle.backends.cpu.device import CPUTarget
 from treadle.ir.check import check
 from treadle.ir.graph import Graph
+from treadle.ops.dot import dot_general
 from treadle.ops.identity import optimization_barrier
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
@@ -169,6 +170,22 @@ def test_sums_of_products_have_the_bits_of_open_sizes() -> None:
         rows = u.reshape(-1, 4)
         found = np.asarray(opened(u, x)[0])
         np.testing.assert_allclose(found, (rows * rows).sum(1), rtol=1e-5, atol=1e-5)
+
+
+def test_few_columns_are_rows() -> None:
+    """Of the same bits, whichever sizes are open."""
+    product = lambda x, y: x.T @ y  # noqa: E731
+    opened = td.jit(product, dynamic={"x": ("k", "m"), "y": ("k", "n")})
+    rng = np.random.default_rng(0)
+    for k, m, n in ((700, 40, 3), (5000, 8, 7), (30, 8, 8), (30, 7, 2)):
+        x, y = (rng.normal(size=(k, i)).astype("float32") for i in (m, n))
+        args = tnp.asarray(x), tnp.asarray(y)
+        found = optimise(graph_of(product, *args), CPUTarget()).equations
+        shapes = [eq.outputs[0].type.shape for eq in found if eq.op is dot_general]
+        assert shapes == [(n, m) if n < 8 <= m else (m, n)]
+        result = np.asarray(td.jit(lambda *a: product(*a))(x, y))
+        assert np.asarray(opened(x, y)).tobytes() == result.tobytes()
+        np.testing.assert_allclose(result, x.T @ y, rtol=1e-3, atol=1e-3)
 
 
 def test_transposed_halves_are_converted_as_they_lie() -> None:

@@ -45,6 +45,7 @@ from treadle.backends.cpu.gemm.parts import (
     offset,
     share,
 )
+from treadle.backends.cpu.gemm.sweep import row_of_tile
 from treadle.backends.cpu.gemm.tile import (
     Machine,
     lane_mask,
@@ -61,7 +62,6 @@ OUTPUTS = 4
 additions, and fit the registers of every CPU."""
 
 _CACHE_LINE = 64
-_NEAR = 1 << 16  # bytes; tiles whose pixels are further apart are beside zeros
 _VECTORS = 2
 _CHANNELS = 4
 """Vectors of channels between two tiles of taps: what these read stays in the cache."""
@@ -119,7 +119,8 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
 
 _TILE = (
     "ptr %table, ptr %places, ptr %steps, i64 %count, ptr %factors, ptr %out, "
-    "i64 %out_row, i64 %c0, i64 %c1, i64 %add, i64 %line, i64 %asked_y, i64 %asked_x"
+    "i64 %out_row, i64 %c0, i64 %c1, i64 %add, i64 %line, i64 %asked_y, i64 %asked_x, "
+    "i64 %below"
 )
 
 
@@ -129,7 +130,8 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
     places, steps: pairs of numbers, of bytes. The first of both together lead from the
     table to the pixel of a sum's product, the second of `steps` from `factors` to its
     factor. add: whether (1) to what is there. line: taps in a row, if pixels are to be
-    asked for: those of so many last rows and columns of taps.
+    asked for: those of so many last rows and columns of taps. below: how many bytes
+    from a pixel to what a row of outputs further down meets.
     """
     lanes = machine.tile.lanes
     with b.function(f"define internal void @tile_{sums}({_TILE})"):
@@ -237,8 +239,8 @@ def _emit_sums(
 
 
 def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
-    """Asks for what the next tile's last taps meet: no machine foresees so many pixels.
-    Beside zeros, which lie elsewhere, it asks for what this one meets."""
+    """Asks for what the last taps of the outputs below meet: no machine foresees so
+    many pixels."""
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     last = b.op("sub i64 %count, 1")
     with b.loop("0", "%asked_y") as y, b.loop("0", "%asked_x") as x:
@@ -256,13 +258,9 @@ def _emit_prefetch_of(
     for place in places:
         pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
         pixels.append(b.op(f"load ptr, ptr {pixel}, align 8"))
-    first, second = (b.op(f"ptrtoint ptr {pixel} to i64") for pixel in pixels[:2])
-    ahead = b.op(f"mul i64 {b.op(f'sub i64 {second}, {first}')}, {len(places)}")
-    near = b.op(f"icmp ult i64 {ahead}, {_NEAR}")
-    ahead = b.op(f"select i1 {near}, i64 {ahead}, i64 0")
     for pixel in pixels:
-        address = at(b.op(f"getelementptr i8, ptr {pixel}, i64 {ahead}"))
-        b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+        address = at(b.op(f"getelementptr i8, ptr {pixel}, i64 %below"))
+        b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
 
 
 def _load(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
@@ -292,12 +290,14 @@ def _emit_tiles(
     raised = b.op(f"add i64 {size}, {most - 1}")
     tiles = b.op(f"udiv i64 {raised}, {most}")
     start, row = out
+    low, extra = (b.op(f"{op} i64 {size}, {tiles}") for op in ("udiv", "urem"))
     with b.loop("0", tiles) as tile:
-        first, last = share(b, tile, size, tiles)
+        first = row_of_tile(b, low, extra, tile)
         entry = b.op(f"getelementptr [2 x i64], ptr {places}, i64 {first}")
         skipped = b.op(f"mul i64 {first}, {row}")
         target = b.op(f"getelementptr i8, ptr {start}, i64 {skipped}")
-        count = b.op(f"sub i64 {last}, {first}")
+        high = b.op(f"zext i1 {b.op(f'icmp slt i64 {tile}, {extra}')} to i64")
+        count = b.op(f"add i64 {low}, {high}")
         slot = b.op(f"getelementptr ptr, ptr @tiles, i64 {b.op(f'sub i64 {count}, 1')}")
         function = b.op(f"load ptr, ptr {slot}, align 8")
         given = arguments.format(places=entry, out=target, row=row)
@@ -364,6 +364,12 @@ def _units(b: Builder, args: Args) -> str:
     return b.op(f"mul i64 {args(ConvWord.IMAGES)}, {blocks}")
 
 
+def _below(b: Builder, machine: Machine, args: Args) -> str:
+    """How many bytes lie between what an output meets and the one below it."""
+    line = b.op(f"mul i64 {args(Word.A + 2)}, {machine.operand.itemsize}")
+    return b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
+
+
 def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
     with b.function("define internal void @forward(ptr %args, i64 %task)"):
@@ -378,6 +384,7 @@ def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
         of = machine.result
         row = b.op(f"mul i64 {pixel}, {of.itemsize}")
         weights = args(Word.B, "ptr")
+        below = _below(b, machine, args)
         with b.loop(*share(b, "%task", _units(b, args), args(Word.TASKS))) as unit:
             block = _Block(b, machine, args, scratch, unit)
             out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
@@ -407,7 +414,7 @@ def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
                     f"i64 {count}, ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, "
                     f"i64 {channels}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
                     f"i64 {args(DepthwiseWord.ASKED_Y)}, "
-                    f"i64 {args(DepthwiseWord.ASKED_X)}",
+                    f"i64 {args(DepthwiseWord.ASKED_X)}, i64 {below}",
                 )
             last = b.op(f"add i64 {block.first}, {block.count}")
             where = (block.image, "0", block.first, last, "0", channels)
@@ -451,7 +458,7 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
                             f"ptr {scratch.table}, ptr {{places}}, "
                             f"ptr {scratch.outputs}, i64 {block.count}, ptr {ct}, "
                             f"ptr {{out}}, i64 {{row}}, i64 {c0}, i64 {c1}, i64 1, "
-                            f"i64 0, i64 0, i64 0",
+                            f"i64 0, i64 0, i64 0, i64 0",
                         )
                     else:
                         ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
@@ -476,12 +483,18 @@ def _emit_rows_of_taps(
     line = b.op(f"mul i64 {args(DepthwiseWord.LINE)}, 8")
     line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
     pixel = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
-    with b.loop("0", args(ConvWord.K), str(row.taps)) as tap:
+    below, taps = _below(b, machine, args), args(ConvWord.K)
+    asked = b.op(f"mul i64 {args(DepthwiseWord.ASKED_Y)}, {row.taps}")
+    first = b.op(f"sub i64 {taps}, {asked}")
+    with b.loop("0", taps, str(row.taps)) as tap:
+        is_new = b.op(f"icmp sge i64 {tap}, {first}")
+        asked = b.op(f"select i1 {is_new}, i64 {below}, i64 0")
         entry = b.op(f"getelementptr [2 x i64], ptr {scratch.taps}, i64 {tap}")
         skipped = b.op(f"load i64, ptr {entry}, align 8")
         table = b.op(f"getelementptr i8, ptr {scratch.table}, i64 {skipped}")
         target = offset(b, machine, sums, tap, args(ConvWord.CHANNELS))
         b(
             f"call void @row_sums(ptr {table}, i64 {line}, i64 {block.rows}, "
-            f"i64 {block.columns}, ptr {ct}, i64 {pixel}, ptr {target}, {ends})"
+            f"i64 {block.columns}, ptr {ct}, i64 {pixel}, ptr {target}, "
+            f"i64 {asked}, {ends})"
         )

@@ -33,7 +33,6 @@ OUTPUTS = 8
 _LENGTHS = range(3, 8)
 _STRIDES = 1, 2
 _TURN = 4  # outputs that the gradient by the filter adds at once
-_NEAR = 1 << 16  # bytes; tiles whose pixels are further apart are beside zeros
 _CACHE_LINE = 64
 
 
@@ -46,6 +45,10 @@ class Row(NamedTuple):
 
     def pixels(self, outputs: int) -> int:
         return (outputs - 1) * self.stride + self.taps
+
+    def new(self, outputs: int) -> range:
+        """The pixels that some outputs meet, and none before them."""
+        return range(self.taps - self.stride, self.pixels(outputs))
 
     def met(self, pixel: int, outputs: int) -> list[tuple[int, int]]:
         """The outputs that a pixel is for, and the tap of each."""
@@ -112,12 +115,14 @@ class _Vectors:
             sums[first + v] = self.b.op(f"call {self.type} {self.fma}({text})")
 
     def ask(self, base: str) -> None:
-        """For what lies at an address, for the first of every cache line."""
+        """For what lies `below` an address, for the first of every cache line, to be in
+        the L2 cache."""
         b, machine = self.b, self.machine
         b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        base = b.op(f"getelementptr i8, ptr {base}, i64 %below")
         each = max(1, _CACHE_LINE // (machine.tile.lanes * machine.itemsize))
         for address in self.at(base)[::each]:
-            b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+            b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
 
 
 def _vectors(machine: Machine, registers: int) -> int:
@@ -215,8 +220,8 @@ def _outputs(
 def _ask_ahead(
     b: Builder, channels: _Vectors, row: Row, outputs: int, shared: tuple[str, str, str]
 ) -> None:
-    """Asks for what the next tile meets, in rows and columns that are new to it. Beside
-    zeros, which lie elsewhere, it asks for what this one meets."""
+    """Asks for what the row of outputs below meets, in rows and columns that are new to
+    it: of the next tile it would be too late, for what comes from memory."""
     table, rows, _ = shared
     with b.loop("0", "%asked_y") as back:
         last = b.op(f"sub i64 {rows}, 1")
@@ -225,27 +230,21 @@ def _ask_ahead(
             f"sub i64 {last}, {b.op(f'select i1 {more}, i64 {back}, i64 {last}')}"
         )
         line, _ = _line(b, table, b.op(f"mul i64 {number}, {row.taps}"))
-        total = row.pixels(outputs)
-        new = range(total - outputs * row.stride, total)
-        pixels = [_pixel(b, line, p) for p in new]
-        ends = [b.op(f"ptrtoint ptr {pixels[i]} to i64") for i in (0, 1)]
-        ahead = b.op(f"mul i64 {b.op(f'sub i64 {ends[1]}, {ends[0]}')}, {len(pixels)}")
-        near = b.op(f"icmp ult i64 {ahead}, {_NEAR}")
-        ahead = b.op(f"select i1 {near}, i64 {ahead}, i64 0")
-        for pixel in pixels:
-            channels.ask(b.op(f"getelementptr i8, ptr {pixel}, i64 {ahead}"))
+        for p in row.new(outputs):
+            channels.ask(_pixel(b, line, p))
 
 
 ROW_SUMS = (
     "ptr %table, i64 %line, i64 %rows, i64 %columns, ptr %gradients, i64 %pixel, "
-    "ptr %sums, i64 %apart, i64 %c0, i64 %c1"
+    "ptr %sums, i64 %below, i64 %apart, i64 %c0, i64 %c1"
 )
 
 
 def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
     """``row_sums``: adds to the sums of a row of taps, which are `apart`, for channels
     c0..c1-1, what rows of outputs give, whose pixels begin `line` bytes apart in the
-    table, and whose gradients are `pixel` bytes apart."""
+    table, and whose gradients are `pixel` bytes apart. below: how many bytes from
+    pixels to those to be asked for, or 0."""
     with b.function(f"define internal void @row_sums({ROW_SUMS})"):
         count = _vectors(machine, row.taps + _TURN)
         loops = _each(b, machine, count)
@@ -264,6 +263,7 @@ def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
 def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
     zeros = [(channels.type, "zeroinitializer")] * (row.taps * channels.count)
     whole = b.op(f"and i64 %columns, {-_TURN}")
+    asks = b.op("icmp ne i64 %below, 0")
     width = b.op("mul i64 %columns, %pixel")
     with b.carrying("0", "%rows", "1", zeros) as lines:
         line = b.op(
@@ -279,6 +279,9 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
                 place = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
                 given = b.op(f"mul i64 {turn.index}, %pixel")
                 given = b.op(f"getelementptr i8, ptr {gradients}, i64 {given}")
+                with b.when(asks):
+                    for p in row.new(several):
+                        channels.ask(_pixel(b, place, p))
                 turn.next = _products(
                     b, channels, row, several, (place, given), turn.values
                 )

@@ -254,6 +254,7 @@ def _lies_packed(b: Builder, machine: Machine, args: Args) -> str:
         *(
             b.op(f"icmp eq i64 {args(word)}, {n}")
             for word, n in (
+                (ConvWord.GROUP_FEATURES, width),
                 (FilterWord.FEATURES, width),
                 (Word.B + 3, width),
                 (Word.B + 4, 1),

@@ -205,8 +205,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         count = b.op(f"udiv i64 {args(ConvWord.SEGMENTS)}, {taps}")  # of a row of taps
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
         length = args(ConvWord.RUN)
-        pixel = args(Word.C + 3)
-        c_row = b.op(f"mul i64 {pixel}, {result.itemsize}")
+        c_row = b.op(f"mul i64 {args(Word.C + 3)}, {result.itemsize}")
         target = offset(b, result, args(Word.C, "ptr"), "%image", args(Word.C + 1))
         target = offset(b, result, target, f0, "1")
         out_x, step = args(ConvWord.OUT_X), args(ConvWord.EPILOGUE_ROWS)
@@ -215,7 +214,6 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
             with b.loop(first, stop) as y:
                 within = b.op(f"sub i64 {y}, %y0")
                 a = offset(b, machine, source, within, line)
-                at = b.op(f"mul i64 {y}, {out_x}")
                 first_tap, end = taps_inside(b, args, y, Y)
                 taps = b.op(f"sub i64 {end}, {first_tap}")
                 skipped = b.op(f"mul i64 {first_tap}, {count}")
@@ -227,7 +225,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                     a=(a, a_row),
                     k=(k0, b.op(f"mul i64 {taps}, {count}"), length),
                     panel=(panel, str(_width(machine) * size)),
-                    c=(offset(b, result, target, at, pixel), c_row),
+                    c=(offset(b, result, target, y, args(Word.C + 2)), c_row),
                     columns=columns,
                     accumulate="%later",
                 ).call(b)

@@ -256,8 +256,7 @@ def _emit_apart(b: Builder, machine: Machine) -> None:
         full = b.op(f"icmp eq i64 %columns, {width}")
         ragged = b.op(f"xor i1 {full}, true")
         start = offset(b, machine, args(Word.C, "ptr"), "%feature", "1")
-        line = b.op(f"mul i64 %y, {out_x}")
-        start = offset(b, machine, start, line, pixel)
+        start = offset(b, machine, start, "%y", args(Word.C + 2))
         with b.loop("%i0", "%i1") as image, b.loop("0", out_x) as x:
             number = b.op(f"sub i64 {image}, %i0")
             source = offset(b, machine, block, number, str(width))

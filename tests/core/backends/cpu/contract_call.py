@@ -128,7 +128,6 @@ def conv_spec(
     _, out_y, out_x, _ = output.shape
     images, size_y, size_x, channels = image.shape
     taps_y, taps_x, _, features = weights.shape
-    out = strides(output)
     return ConvSpec(
         output.dtype,
         images,
@@ -138,7 +137,7 @@ def conv_spec(
         Axis(size_x, out_x, taps_x, **x),
         strides(image),
         strides(weights),
-        replace(out, b1=0),
+        strides(output),
         **options,
     )
 

@@ -20,7 +20,6 @@ from treadle.backends.cpu.conv.depthwise_rows import row_of
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.target import AVX512_BF16_MODEL, bfloat_unit
 from treadle.dtypes import bfloat16, float32
-from treadle.kernels.contract import Strides
 
 # Full pairs of vectors, one vector more, and a part of one, for every lane count.
 CHANNELS = (3, 8, 64, 93)
@@ -101,9 +100,7 @@ def test_input_gradient_is_the_transpose(geometry):
     image, weights, gradient, spec = depthwise_problem(20, GEOMETRIES[geometry])
     result = np.empty_like(image)
     target = calls.strides(result)
-    backward, offset = calls.input_gradient(
-        spec, calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
-    )
+    backward, offset = calls.input_gradient(spec, calls.strides(gradient), target)
     # The filter has one channel: features stay where they are.
     backward = calls.replace(
         backward, filter=calls.replace(backward.filter, row=0, column=1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.core.backends.cpu import contract_call as calls
+from treadle.backends.cpu.conv import schedule as conv_schedule
+from treadle.backends.cpu.conv import winograd_schedule
 from treadle.backends.cpu.gemm.arguments import Word
-from treadle.kernels.contract import Strides
 
 CHANNELS = [(1, 32), (3, 5), (20, 33), (32, 64)]
 GEOMETRIES = {
@@ -132,6 +135,31 @@ def test_forward(channels, geometry, layout):
     close(output, forward(image, weights, spec), spec.k)
 
 
+def among_others(output, spec):
+    """What lies around a result, the result, and the convolution that makes it there:
+    every other pixel of every other line."""
+    images, height, width, features = output.shape
+    shape = images, 2 * height, 2 * width, features + 3
+    around = np.full(shape, 5, output.dtype)
+    inside = around[:, 1::2, ::2, :features]
+    return around, inside, replace(spec, output=calls.strides(inside))
+
+
+@pytest.mark.parametrize("size", [(9, 20), (6, 4)], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [conv_schedule.schedule, winograd_schedule.of_tiles]
+)
+def test_results_among_others(schedule, size):
+    image, weights, output, spec = problem(
+        35, 40, GEOMETRIES["same"], size=size, images=10
+    )
+    around, output, spec = among_others(output, spec)
+    calls.convolution(spec, output, image, weights, schedule=schedule).serial()
+    close(output, forward(image, weights, spec), 4 * spec.k)
+    output[:] = 5
+    assert (around == 5).all()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("channels", CHANNELS, ids=str)
@@ -158,9 +186,7 @@ def test_input_gradient_is_the_transpose(channels, geometry):
     image, weights, gradient, spec = problem(*channels, GEOMETRIES[geometry])
     result = np.empty_like(image)
     target = calls.strides(result)
-    backward, offset = calls.input_gradient(
-        spec, calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
-    )
+    backward, offset = calls.input_gradient(spec, calls.strides(gradient), target)
     calls.convolution(
         backward, result, gradient, weights, filter_offset=offset
     ).serial()
@@ -189,10 +215,12 @@ def test_pixels_that_fall_into_one_set_of_the_cache(channels, step, taps, paddin
         close(output, forward(image, weights, spec), spec.k)
 
 
+@pytest.mark.parametrize("features", [16, 32])
 @pytest.mark.parametrize("groups", [2, 4, 8])
-def test_groups(groups):
+def test_groups(groups, features):
+    """Also where those of all groups would fill one panel."""
     axes = GEOMETRIES["same"]
-    image, weights, output, spec = problem(8, 16, axes, groups=groups)
+    image, weights, output, spec = problem(8, features, axes, groups=groups)
     calls.convolution(spec, output, image, weights, num_threads=2).serial()
     close(output, forward(image, weights, spec), spec.k)
     result = np.empty_like(weights)

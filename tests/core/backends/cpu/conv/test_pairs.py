@@ -17,7 +17,6 @@ from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.target import multiplies_pairs
 from treadle.dtypes import bfloat16, float32
-from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import ConvSpec
 
 MODEL = Machine("float", Tile(16, 14), "", pairs=True)
@@ -98,7 +97,7 @@ def test_forward(channels, geometry, layout, machine) -> None:
         around = np.full((images, height, width, features + 7), 5, result)
         output = around[..., :features]
         steps = calls.strides(output)
-        spec = replace(spec, output=replace(steps, b1=0))
+        spec = replace(spec, output=steps)
         call(spec, machine, (image, weights, output), num_threads=3).serial()
         close(output, forward(image, weights, spec), spec.k)
         assert (around[..., features:] == 5).all()
@@ -156,9 +155,7 @@ def test_filters_that_are_turned(channels, machine) -> None:
     )
     target = np.empty(image.shape, np.float32)
     steps = calls.strides(target)
-    backward, offset = calls.input_gradient(
-        spec, calls.strides(gradient), Strides(steps.b0, 0, steps.row, 1)
-    )
+    backward, offset = calls.input_gradient(spec, calls.strides(gradient), steps)
     call(backward, machine, (gradient, weights, target), False, 1, offset).serial()
     turned = np.flip(weights, (0, 1)).swapaxes(2, 3)
     close(target, forward(gradient, turned, backward), backward.k)

@@ -20,7 +20,6 @@ from tests.core.backends.cpu.conv.test_kernel import (
 from tests.core.dynamic import same_bytes
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.gemm.arguments import Kind, Word
-from treadle.kernels.contract import Strides
 from treadle.ops.conv import Window, conv_general
 
 SMALL = {"size": (6, 4), "images": 10}
@@ -100,9 +99,7 @@ def test_filters_that_are_read_backwards():
     image, weights, gradient, spec = problem(36, 50, GEOMETRIES["same"], **SMALL)
     result = np.full_like(image, np.nan)
     target = calls.strides(result)
-    backward, offset = calls.input_gradient(
-        spec, calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
-    )
+    backward, offset = calls.input_gradient(spec, calls.strides(gradient), target)
     call = calls.convolution(backward, result, gradient, weights, filter_offset=offset)
     assert are_together(call)
     call.serial()

@@ -20,7 +20,6 @@ from tests.core.dynamic import same_bytes
 from treadle.backends.cpu.conv import winograd_schedule
 from treadle.backends.cpu.conv.arguments import WinogradWord
 from treadle.backends.cpu.gemm.arguments import Kind, Word
-from treadle.kernels.contract import Strides
 from treadle.ops.conv import Window, conv_filter_grad, conv_general
 
 PADDINGS = {
@@ -148,7 +147,7 @@ def test_several_units_parts_chunks_and_pieces(size, apart, monkeypatch):
 
 def test_filters_that_are_read_backwards():
     image, weights, gradient, spec = problem(36, 50, PADDINGS["same"])
-    target = Strides(calls.strides(image).b0, 0, 36, 1)
+    target = calls.strides(image)
     backward, at = calls.input_gradient(spec, calls.strides(gradient), target)
     result = forwards(backward, image, gradient, weights, filter_offset=at)
     flipped = weights[::-1, ::-1].swapaxes(2, 3)
