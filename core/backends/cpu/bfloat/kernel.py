@@ -40,7 +40,7 @@ from treadle.backends.cpu.bfloat.unit import (
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
-from treadle.backends.cpu.gemm.kernel import machine_for
+from treadle.backends.cpu.gemm.kernel import Part, emit_either, machine_for
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -59,6 +59,7 @@ from treadle.backends.cpu.target import (
     AVX512_BF16,
     bfloat_unit,
     host,
+    llvm,
 )
 
 _FLOAT32 = np.dtype(np.float32)
@@ -75,26 +76,29 @@ def unit() -> Unit:
 
 
 @functools.cache
-def source(dtypes: Dtypes) -> Source:
-    """The kernel ``contract`` for operands and results of these dtypes."""
+def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
+    """The kernel of products for operands and results of these dtypes."""
     names = [dtype.name for dtype in dtypes]
     if not {"bfloat16", "float32"}.issuperset(names):
         raise NotImplementedError(
             f"no product of halves for {', '.join(names)}: only bfloat16 and float32"
         )
     found = unit()
+    key = f"{part.value}/{found.name}/{' '.join(names)}"
+    if part is Part.ALL:
+        others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)
+        return Source(key, part.value, emit_either, needs=others)
+    return Source(key, part.value, lambda: emit_module(dtypes, found, part))
 
-    return Source(
-        f"contract/{found.name}/{' '.join(names)}",
-        "contract",
-        lambda: emit_module(dtypes, found),
-    )
 
-
-def emit_module(dtypes: Dtypes, unit: Unit) -> str:
-    """IR of everything that operands and results of some dtypes need."""
+def emit_module(dtypes: Dtypes, unit: Unit, part: Part = Part.PLAIN) -> str:
+    """IR of what operands and results of some dtypes need."""
     b = Builder()
     a, by, c = unit.operands(dtypes)
+    if part is Part.FEW:
+        llvm().initialize_native_asmparser()  # for the assembly in the kernels
+        emit_dispatch(b, part.value, unit.few(b, a, by, c))
+        return b.text()
     emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
     _emit_pack_group(b, unit, a)
@@ -103,7 +107,7 @@ def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     _emit_columns(b, unit, c)
     _emit_product(b, unit)
     kinds = {Kind.PRODUCT: "product", Kind.PANELS: "panels"}
-    emit_dispatch(b, "contract", kinds | unit.more(b, a, by, c))
+    emit_dispatch(b, part.value, kinds | unit.more(b, a, by, c))
     return b.text()
 
 

@@ -61,6 +61,7 @@ class Speed:
     few_rows: most rows of A for which B is read where it lies, if k is contiguous.
     k_block: elements of k that are packed at once where sums are long and the result is
       small; 0 if all are.
+    few: whether products of few rows read B where it lies (`bfloat.few_rows`).
     """
 
     faster: int
@@ -70,6 +71,7 @@ class Speed:
     starts: int = 0
     few_rows: int = 0
     k_block: int = 0
+    few: bool = False
 
 
 class Dtypes(NamedTuple):
@@ -146,6 +148,10 @@ class Unit(Protocol):
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         """Writes functions for other kinds of products; says which."""
 
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        """Writes functions for products of few rows (`bfloat.few_rows`); says for which
+        kinds."""
+
     def packed(self, b: Builder, rows: str, k: str) -> None:
         """After rows of A have been packed, with so many k, for a block."""
 
@@ -161,6 +167,12 @@ class Rounds(Protocol):
 
     def rounded(self, b: Builder, floats: str) -> str:
         """32 floats as the bits of bfloat16, ties to even."""
+
+
+def skipped(b: Builder, base: str, index: str, step: str | int) -> str:
+    """base + index * step bytes."""
+    nbytes = b.op(f"mul i64 {index}, {step}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")
 
 
 def line_mask(b: Builder, count: str, lanes: int = SIDE) -> str:

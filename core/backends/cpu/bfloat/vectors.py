@@ -28,17 +28,24 @@ from treadle.backends.cpu.bfloat.unit import (
     Operand,
     Speed,
     halves_of,
+    skipped,
 )
+from treadle.backends.cpu.bfloat.streamed import emit_streamed
+from treadle.backends.cpu.bfloat.turned import emit_turned
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.pairs import (
+    added_by_instructions,
     added_by_model,
     halves,
     rounded_by_instruction,
     rounded_by_model,
     splat_word,
 )
-from treadle.backends.cpu.gemm.arguments import Kind
+from treadle.backends.cpu.gemm.arguments import Kind, Tile
+from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import minimum
+from treadle.backends.cpu.gemm.square_x86 import shuffled_square
+from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.target import AVX512_BF16, AVX512_BF16_MODEL, llvm
 
 ROWS = 14
@@ -47,6 +54,7 @@ ROWS = 14
 _LANES = 16
 _ROW = LINE_BYTES
 _UNROLLED = WORDS // PARTS
+_WORDS = Machine("i32", Tile(lanes=WORDS, rows=ROWS), "")
 
 TILE = (
     "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, "
@@ -67,12 +75,24 @@ class Vectors(Protocol):
     def rounded(self, b: Builder, floats: str) -> str:
         """See `Unit`."""
 
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        """See `few_rows.Adds`."""
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        """See `few_rows.Adds`."""
+
 
 class VectorUnit:
     """AVX512-BF16, or the model of it."""
 
     state = "i64"
-    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512)
+    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512, few=True)
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -90,6 +110,11 @@ class VectorUnit:
 
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         return {}
+
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        emit_turned(b, self.vectors, a, by, c)
+        emit_streamed(b, self.vectors, a, by, c)
+        return {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}
 
     def packed(self, b: Builder, rows: str, k: str) -> None:
         pass
@@ -146,6 +171,18 @@ class Instructions:
 
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_instruction(b, floats)
+
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        return added_by_instructions(b, sums, lines, steps)
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        return shuffled_square(b, rows)
 
     def define(self, b: Builder, c: Operand) -> None:
         short = c.dtype.itemsize == 2
@@ -369,6 +406,26 @@ class Model:
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_model(b, floats)
 
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        found = [list(row) for row in sums]
+        for k, vectors in enumerate(steps):
+            columns = [halves(b, x) for x in vectors]
+            for line, row in zip(lines, found, strict=True):
+                place = b.op(f"getelementptr i8, ptr {line}, i64 {4 * k}")
+                pair = halves(b, splat_word(b, place))
+                for j, x in enumerate(columns):
+                    row[j] = added_by_model(b, row[j], pair, x)
+        return found
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        return transposed(b, _WORDS, list(rows))
+
     def define(self, b: Builder, c: Operand) -> None:
         both = f"<{SIDE} x float>"
         with b.function(f"define internal void @tile({TILE})"):
@@ -408,9 +465,3 @@ def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:
     total = b.op(f"load {floats}, ptr {sums}, align 64")
     total = added_by_model(b, total, factor, by)
     b(f"store {floats} {total}, ptr {sums}, align 64")
-
-
-def skipped(b: Builder, base: str, index: str, step: str | int) -> str:
-    """base + index * step bytes."""
-    nbytes = b.op(f"mul i64 {index}, {step}")
-    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")

@@ -1,0 +1,149 @@
+"""Products of few rows with a B whose columns are contiguous, as in ``x @ w``.
+
+A few rows of B are read from the first column of a chunk to the last one, side by side,
+and added to sums that stay in the cache. Columns of two rows are interleaved, inside of
+each 16 bytes, where that takes one instruction: sums of the first and of the second
+half of each piece are put in order when they are written.
+"""
+
+from __future__ import annotations
+
+from treadle.backends.cpu.bfloat.few_rows import (
+    COLUMNS,
+    FEW_ROWS,
+    FLOATS,
+    HEIGHTS,
+    SUMS_BLOCK,
+    WORDS,
+    Adds,
+    by_height,
+    emit_task,
+    emit_write,
+)
+from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_ROW, Operand, skipped
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import ProductWord, Word
+from treadle.backends.cpu.gemm.parts import Args, minimum, operand_at
+
+_DEPTH = 16
+"""Rows of B that are read side by side."""
+
+_PIECE = 8
+"""Elements in 16 bytes."""
+
+_HALF = _PIECE // 2
+_ORDER = [
+    part * SIDE // 2 + piece + i
+    for piece in range(0, SIDE // 2, _HALF)
+    for part in (0, 1)
+    for i in range(_HALF)
+]
+
+
+def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> None:
+    """Defines ``streamed``: one task, of some batch elements and some columns."""
+    for height in HEIGHTS:
+        _emit_strip(b, unit, by, height)
+    emit_write(b, "streamed", c, _ORDER)
+    with b.function(f"define internal void @streamed_columns({COLUMNS}, i64 %head)"):
+        args = Args(b)
+        k, step = args(ProductWord.K), args(Word.B + 3)
+        step = b.op(f"mul i64 {step}, {by.dtype.itemsize}")
+        columns = b.op("sub i64 %n1, %n0")
+        with b.loop("0", k, str(_DEPTH)) as k0:
+            line = operand_at(b, by, args, Word.B, k0, "%n0")
+            length = minimum(b, b.op(f"sub i64 {k}, {k0}"), str(_DEPTH))
+            by_height(
+                b,
+                f"call void @strip_{{}}(ptr {skipped(b, '%a', k0, 2)}, "
+                f"i64 {args(ProductWord.A_STRIDE)}, ptr {line}, i64 {step}, "
+                f"i64 {columns}, i64 {length}, ptr %sums, "
+                f"i1 {b.op(f'icmp eq i64 {k0}, 0')})",
+                "%rows",
+            )
+        with b.loop("%n0", "%n1", str(SIDE)) as n:
+            count = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
+            at = b.op(f"sub i64 {n}, %n0")
+            sums = skipped(b, "%sums", at, SUMS_BLOCK // SIDE)
+            b(
+                f"call void @streamed_write(ptr %args, ptr {sums}, i64 %b0, i64 %b1, "
+                f"i64 %rows, i64 {n}, i64 {count}, i64 0)"
+            )
+        b("ret void")
+    emit_task(b, "streamed", a, by, aligned=False)
+
+
+def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
+    """``strip_H``: a few rows of B, `length`, times so many rows of A. Steps are in
+    bytes."""
+    parts = 1 if height == FEW_ROWS else 2
+    with b.function(
+        f"define internal void @strip_{height}(ptr readonly %a, i64 %a_row, "
+        "ptr readonly %b, i64 %step, i64 %columns, i64 %length, ptr %sums, i1 %fresh)"
+    ):
+        rows = [skipped(b, "%a", str(i), "%a_row") for i in range(height)]
+        even = b.op("and i64 %length, -2")
+        with b.loop("0", "%columns", str(parts * SIDE)) as column:
+            first = by.at(b, "%b", column)
+            counts = [
+                b.op(f"sub i64 %columns, {b.op(f'add i64 {column}, {part * SIDE}')}")
+                for part in range(parts)
+            ]
+            kept = skipped(b, "%sums", column, SUMS_BLOCK // SIDE)
+            places = [
+                b.op(f"getelementptr i8, ptr {kept}, i64 {at}")
+                for part in range(parts)
+                for i in range(height)
+                for at in (
+                    part * SUMS_BLOCK + i * SUMS_ROW,
+                    part * SUMS_BLOCK + i * SUMS_ROW + SUMS_ROW // 2,
+                )
+            ]
+            totals = []
+            for place in places:
+                old = b.op(f"load {FLOATS}, ptr {place}, align 64")
+                kinds = f"i1 %fresh, {FLOATS} zeroinitializer, {FLOATS} {old}"
+                totals.append(b.op(f"select {kinds}"))
+            for start, stop, both in (("0", even, True), (even, "%length", False)):
+                carried = [(FLOATS, total) for total in totals]
+                with b.carrying(start, stop, "2", carried) as turn:
+                    line = skipped(b, first, turn.index, "%step")
+                    words = _words(b, by, line, counts, both)
+                    lines = [skipped(b, row, turn.index, 2) for row in rows]
+                    for part in range(parts):
+                        mine = slice(2 * part * height, 2 * (part + 1) * height)
+                        found = turn.values[mine]
+                        sums = [found[i : i + 2] for i in range(0, 2 * height, 2)]
+                        some = words[2 * part : 2 * part + 2]
+                        for row in unit.added(b, sums, lines, [some]):
+                            turn.next += row
+                totals = turn.values
+            for place, total in zip(places, totals, strict=True):
+                b(f"store {FLOATS} {total}, ptr {place}, align 64")
+        b("ret void")
+
+
+def _words(
+    b: Builder, by: Operand, line: str, counts: list[str], both: bool
+) -> list[str]:
+    """Two rows of B, or one and zeros, as words: of the first halves of pieces, and of
+    the second ones."""
+    vector, found = by.vector(SIDE), []
+    lines = [line]
+    if both:
+        lines.append(b.op(f"getelementptr i8, ptr {line}, i64 %step"))
+    for part, count in enumerate(counts):
+        places = [by.at(b, x, str(part * SIDE)) for x in lines]
+        values = [by.read(b, place, count, SIDE) for place in places]
+        values += ["zeroinitializer"] * (2 - len(values))
+        pair = ", ".join(f"{vector} {value}" for value in values)
+        for half in (0, _HALF):
+            picks = ", ".join(
+                f"i32 {piece + half + i + which}"
+                for piece in range(0, SIDE, _PIECE)
+                for i in range(_HALF)
+                for which in (0, SIDE)
+            )
+            value = b.op(f"shufflevector {pair}, <{SIDE} x i32> <{picks}>")
+            found.append(b.op(f"bitcast {vector} {value} to {WORDS}"))
+    return found
