@@ -69,26 +69,27 @@ class Adds(Protocol):
         """Of sixteen words of each of sixteen rows, vectors of the same one of each."""
 
 
-def emit_task(b: Builder, name: str, a: Operand, by: Operand, aligned: bool) -> None:
+def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None:
     """Defines a function of a task, which calls that of the same name for chunks of
     columns.
 
-    aligned: whether B had better be read from where lines of memory begin.
+    step: which word says how far columns of B are apart, or rows, that are read side by
+    side.
     """
     with b.function(
         f"define internal void @{name}_batch(ptr %args, ptr %scratch, i64 %b0, "
         "i64 %b1, i64 %first, i64 %last)"
     ):
         args = Args(b)
-        head = "0"
-        if aligned and by.as_packed:
-            head = _head(b, by, args, operand_at(b, by, args, Word.B, "0", "%first"))
+        start = operand_at(b, by, args, Word.B, "0", "%first")
+        head = _head(b, by, start, args(step)) if by.as_packed else "0"
         rows, skip = args(ProductWord.ROWS), args(ProductWord.A_OFFSET)
         a_at = b.op(f"getelementptr i8, ptr %scratch, i64 {skip}")
         with b.loop("0", rows) as i:
             source = operand_at(b, a, args, Word.A, i, "0")
             line = skipped(b, a_at, i, args(ProductWord.A_STRIDE))
-            with blocks(b, args(ProductWord.K), head, [("ptr", line)]) as (turn, count):
+            first = head if step == Word.B + 4 else "0"
+            with blocks(b, args(ProductWord.K), first, [("ptr", line)]) as (turn, count):
                 value = a.read(b, a.at(b, source, turn.index), count, SIDE)
                 (place,) = turn.values
                 b(f"store {a.vector(SIDE)} {value}, ptr {place}, align 64")
@@ -117,15 +118,15 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, aligned: bool) -> 
         b("ret void")
 
 
-def _head(b: Builder, by: Operand, args: Args, start: str) -> str:
-    """How many k there are before a line of memory begins, in all columns; 0 if that
-    differs. Rows that are pages apart share few lines of the L1 cache: what is there of
-    one line is gone before the rest of it is read."""
+def _head(b: Builder, by: Operand, start: str, step: str) -> str:
+    """How many elements there are before a line of memory begins, in all columns, or
+    rows; 0 if that differs. What is pages apart shares few lines of the L1 cache: what
+    is there of one line is gone before the rest of it is read."""
     size = by.dtype.itemsize
     address = b.op(f"ptrtoint ptr {start} to i64")
-    step = b.op(f"mul i64 {args(Word.B + 4)}, {size}")
     within = b.op(f"and i64 {b.op(f'sub i64 0, {address}')}, {LINE_BYTES - 1}")
-    odd = b.op(f"and i64 {step}, {LINE_BYTES - 1}")
+    odd = b.op(f"mul i64 {step}, {size}")
+    odd = b.op(f"and i64 {odd}, {LINE_BYTES - 1}")
     odd = b.op(f"or i64 {odd}, {b.op(f'and i64 {within}, 3')}")
     alike = b.op(f"icmp eq i64 {odd}, 0")
     return b.op(f"select i1 {alike}, i64 {b.op(f'udiv i64 {within}, {size}')}, i64 0")
@@ -133,15 +134,24 @@ def _head(b: Builder, by: Operand, args: Args, start: str) -> str:
 
 @contextmanager
 def blocks(
-    b: Builder, k: str, head: str, carried: Sequence[tuple[str, str]]
+    b: Builder,
+    length: str,
+    head: str,
+    carried: Sequence[tuple[str, str]],
+    each: int = SIDE,
 ) -> Iterator[tuple[Carried, str]]:
-    """The loop over 32 k at a time, after `head` ones: with how many there are."""
-    with b.carrying("0", k, "0", carried) as turn:
-        start = b.op(f"icmp eq i64 {turn.index}, 0")
-        some = b.op(f"icmp ne i64 {head}, 0")
-        apart = b.op(f"and i1 {start}, {some}")
-        turn.step = b.op(f"select i1 {apart}, i64 {head}, i64 {SIDE}")
-        yield turn, minimum(b, turn.step, b.op(f"sub i64 {k}, {turn.index}"))
+    """The loop over so many elements at a time, after `head` ones: with how many there
+    are."""
+    with b.carrying("0", length, "0", carried) as turn:
+        turn.step = b.op(
+            f"select i1 {is_head(b, head, turn.index)}, i64 {head}, i64 {each}"
+        )
+        yield turn, minimum(b, turn.step, b.op(f"sub i64 {length}, {turn.index}"))
+
+
+def is_head(b: Builder, head: str, index: str) -> str:
+    start = b.op(f"icmp eq i64 {index}, 0")
+    return b.op(f"and i1 {start}, {b.op(f'icmp ne i64 {head}, 0')}")
 
 
 def after(b: Builder, place: str) -> str:

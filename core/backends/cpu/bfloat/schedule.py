@@ -196,9 +196,9 @@ def _few(
     batch_groups = min(batches, tasks)
     columns = min(_groups(n, 2 * SIDE), _groups(tasks, batch_groups))
     tasks = batch_groups * columns
-    # Room for the last 32 columns to end anywhere, and for 32 more.
+    # Room for columns before the first whole line, and behind the last ones.
     chunk = min(_STREAMED // m // SIDE * SIDE, round_up(n, SIDE))
-    sums = (chunk // SIDE + 1) * SUMS_BLOCK
+    sums = (chunk // SIDE + 4) * SUMS_BLOCK
     # Two lines more, so that rows do not all use the same cache sets.
     line = round_up(k, SIDE) * 2 + 2 * LINE_BYTES
     stride = sums + FEW_ROWS * line

@@ -16,9 +16,11 @@ from treadle.backends.cpu.bfloat.few_rows import (
     SUMS_BLOCK,
     WORDS,
     Adds,
+    blocks,
     by_height,
     emit_task,
     emit_write,
+    is_head,
 )
 from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_ROW, Operand, skipped
 from treadle.backends.cpu.emit.builder import Builder
@@ -57,20 +59,20 @@ def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -
                 b,
                 f"call void @strip_{{}}(ptr {skipped(b, '%a', k0, 2)}, "
                 f"i64 {args(ProductWord.A_STRIDE)}, ptr {line}, i64 {step}, "
-                f"i64 {columns}, i64 {length}, ptr %sums, "
+                f"i64 {columns}, i64 %head, i64 {length}, ptr %sums, "
                 f"i1 {b.op(f'icmp eq i64 {k0}, 0')})",
                 "%rows",
             )
-        with b.loop("%n0", "%n1", str(SIDE)) as n:
-            count = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
-            at = b.op(f"sub i64 {n}, %n0")
-            sums = skipped(b, "%sums", at, SUMS_BLOCK // SIDE)
+        with blocks(b, columns, "%head", [("ptr", "%sums")]) as (turn, count):
+            (sums,) = turn.values
+            n = b.op(f"add i64 {turn.index}, %n0")
             b(
                 f"call void @streamed_write(ptr %args, ptr {sums}, i64 %b0, i64 %b1, "
                 f"i64 %rows, i64 {n}, i64 {count}, i64 0)"
             )
+            turn.next = [_following(b, turn.index, sums, 1)]
         b("ret void")
-    emit_task(b, "streamed", a, by, aligned=False)
+    emit_task(b, "streamed", a, by, Word.B + 3)
 
 
 def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
@@ -79,17 +81,16 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
     parts = 1 if height == FEW_ROWS else 2
     with b.function(
         f"define internal void @strip_{height}(ptr readonly %a, i64 %a_row, "
-        "ptr readonly %b, i64 %step, i64 %columns, i64 %length, ptr %sums, i1 %fresh)"
+        "ptr readonly %b, i64 %step, i64 %columns, i64 %head, i64 %length, ptr %sums, "
+        "i1 %fresh)"
     ):
         rows = [skipped(b, "%a", str(i), "%a_row") for i in range(height)]
         even = b.op("and i64 %length, -2")
-        with b.loop("0", "%columns", str(parts * SIDE)) as column:
-            first = by.at(b, "%b", column)
-            counts = [
-                b.op(f"sub i64 %columns, {b.op(f'add i64 {column}, {part * SIDE}')}")
-                for part in range(parts)
-            ]
-            kept = skipped(b, "%sums", column, SUMS_BLOCK // SIDE)
+        each = parts * SIDE
+        with blocks(b, "%columns", "%head", [("ptr", "%sums")], each) as (tile, some):
+            (kept,), first = tile.values, by.at(b, "%b", tile.index)
+            counts = [b.op(f"sub i64 {some}, {part * SIDE}") for part in range(parts)]
+            tile.next = [_following(b, tile.index, kept, parts)]
             places = [
                 b.op(f"getelementptr i8, ptr {kept}, i64 {at}")
                 for part in range(parts)
@@ -121,6 +122,14 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
             for place, total in zip(places, totals, strict=True):
                 b(f"store {FLOATS} {total}, ptr {place}, align 64")
         b("ret void")
+
+
+def _following(b: Builder, column: str, sums: str, count: int) -> str:
+    """Where sums of the next tile are, after those of so many times 32 columns. The
+    head has the place of two."""
+    skip = f"i64 {2 * SUMS_BLOCK}, i64 {count * SUMS_BLOCK}"
+    skip = b.op(f"select i1 {is_head(b, '%head', column)}, {skip}")
+    return b.op(f"getelementptr i8, ptr {sums}, i64 {skip}")
 
 
 def _words(

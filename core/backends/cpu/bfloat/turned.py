@@ -58,7 +58,7 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> 
                 f"i64 %rows, i64 {n}, i64 {count}, i64 {over})"
             )
         b("ret void")
-    emit_task(b, "turned", a, by, aligned=True)
+    emit_task(b, "turned", a, by, Word.B + 4)
 
 
 def _emit_tile(b: Builder, unit: Adds, by: Operand, height: int) -> None:

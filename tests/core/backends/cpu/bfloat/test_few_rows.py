@@ -60,25 +60,25 @@ def test_they_have_the_bits_of_more_rows(dtypes, layout, unit):
 
 
 @EACH
+@SIDES
 @pytest.mark.parametrize("skipped", [1, 2, 8, 30])
-def test_columns_that_begin_within_lines_of_memory(skipped, unit):
+def test_lines_that_begin_within_those_of_memory(skipped, layout, unit):
     """Whatever lies before them, and behind."""
     rng = np.random.default_rng(1)
-    for n, k, between in ((40, 96, 32), (33, 40, 24), (64, 600, 8)):
-        memory = np.full((n, k + between + skipped), np.nan, bfloat16)
-        b = memory[:, skipped:]
-        step = memory.strides[0] // 2
+    for n, k, between in ((40, 96, 32), (33, 40, 24), (64, 600, 8), (200, 64, 56)):
+        lines, length = (k, n) if layout is rows else (n, k)
+        step = length + between
+        memory = np.full(lines * step + 128, np.nan, bfloat16)
         start = -memory.ctypes.data % 64 // 2 + skipped
-        room = np.full(n * step + 64, np.nan, bfloat16)[start:]
-        shape = 1, 1, k, n
-        strides = 0, 0, 2, 2 * (k + between)
-        b = np.lib.stride_tricks.as_strided(room, shape, strides, writeable=True)
-        b[...] = rows(rng, shape, bfloat16)
-        a, c = rows(rng, (1, 1, 3, k), bfloat16), np.empty((1, 1, 3, n), bfloat16)
-        call = calls.product(c, a, b, unit=unit)
-        assert kind_of(call) == Kind.TURNED
-        call.serial()
-        check(c, a, b)
+        b = memory[start : start + lines * step].reshape(lines, step)[:, :length]
+        b[...] = rows(rng, (1, 1, lines, length), bfloat16)[0, 0]
+        b = b if layout is rows else b.T
+        for m in (1, 3, 8):
+            a, c = rows(rng, (1, 1, m, k), bfloat16), np.empty((1, 1, m, n), bfloat16)
+            call = calls.product(c, a, b[None, None], num_threads=2, unit=unit)
+            assert kind_of(call) in FEW_KINDS
+            call.serial()
+            check(c, a, b[None, None])
 
 
 @EACH
