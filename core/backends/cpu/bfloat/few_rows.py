@@ -89,7 +89,10 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
             source = operand_at(b, a, args, Word.A, i, "0")
             line = skipped(b, a_at, i, args(ProductWord.A_STRIDE))
             first = head if step == Word.B + 4 else "0"
-            with blocks(b, args(ProductWord.K), first, [("ptr", line)]) as (turn, count):
+            with blocks(b, args(ProductWord.K), first, [("ptr", line)]) as (
+                turn,
+                count,
+            ):
                 value = a.read(b, a.at(b, source, turn.index), count, SIDE)
                 (place,) = turn.values
                 b(f"store {a.vector(SIDE)} {value}, ptr {place}, align 64")

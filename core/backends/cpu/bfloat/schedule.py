@@ -130,10 +130,10 @@ def _blocks(
 
     one_b: whether all batch elements have the same B. a_column, b_row, b_column: steps.
     """
-    if speed.few and m <= FEW_ROWS and min(n, k) >= SIDE and a_column == 1:
-        if 1 in (b_row, b_column):
-            kind = Kind.STREAMED if b_column == 1 else Kind.TURNED
-            return _few(kind, speed, threads, batches, m, n, k)
+    few = speed.few and m <= FEW_ROWS and min(n, k) >= SIDE
+    if few and a_column == 1 and 1 in (b_row, b_column):
+        kind = Kind.STREAMED if b_column == 1 else Kind.TURNED
+        return _few(kind, speed, threads, batches, m, n, k)
     if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _DEEP * m:
         return _few_rows(speed, threads, batches, m, n, k)
     tiles, panels = _groups(m, SIDE), _groups(n, SIDE)

@@ -46,8 +46,8 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> 
             column = operand_at(b, by, args, Word.B, "0", start)
             by_height(
                 b,
-                f"call void @turned_tile_{{}}(ptr %a, i64 {args(ProductWord.A_STRIDE)}, "
-                f"ptr {column}, i64 {step}, i64 {args(ProductWord.K)}, i64 %head, "
+                "call void @turned_tile_{}(ptr %a, "
+                f"i64 {args(ProductWord.A_STRIDE)}, ptr {column}, i64 {step}, i64 {args(ProductWord.K)}, i64 %head, "
                 "ptr %sums)",
                 "%rows",
             )
@@ -78,7 +78,9 @@ def _emit_tile(b: Builder, unit: Adds, by: Operand, height: int) -> None:
                 place, columns = by.at(b, first, turn.index), []
                 for _ in range(_LANES):
                     value = by.read(b, place, count, SIDE)
-                    columns.append(b.op(f"bitcast {by.vector(SIDE)} {value} to {WORDS}"))
+                    columns.append(
+                        b.op(f"bitcast {by.vector(SIDE)} {value} to {WORDS}")
+                    )
                     place = b.op(f"getelementptr i8, ptr {place}, i64 %step")
                 words = [[word] for word in unit.turned(b, columns)]
                 new = unit.added(b, [[total] for total in totals], lines, words)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from treadle.backends.cpu.bfloat.streamed import emit_streamed
+from treadle.backends.cpu.bfloat.turned import emit_turned
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
     BLOCK_BYTES,
@@ -30,8 +32,6 @@ from treadle.backends.cpu.bfloat.unit import (
     halves_of,
     skipped,
 )
-from treadle.backends.cpu.bfloat.streamed import emit_streamed
-from treadle.backends.cpu.bfloat.turned import emit_turned
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.pairs import (
     added_by_instructions,
