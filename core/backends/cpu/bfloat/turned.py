@@ -47,7 +47,8 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> 
             by_height(
                 b,
                 "call void @turned_tile_{}(ptr %a, "
-                f"i64 {args(ProductWord.A_STRIDE)}, ptr {column}, i64 {step}, i64 {args(ProductWord.K)}, i64 %head, "
+                f"i64 {args(ProductWord.A_STRIDE)}, ptr {column}, i64 {step}, "
+                f"i64 {args(ProductWord.K)}, i64 %head, "
                 "ptr %sums)",
                 "%rows",
             )
