@@ -54,8 +54,12 @@ def lowering_of(
     has_lapack: Callable[[], bool] = lambda: True,
     has_fourier: Callable[[], bool] = lambda: True,
     multiplied: Sequence[np.dtype] = (),
+    matrices: Sequence[np.dtype] = (),
 ) -> Lowering:
-    """What becomes of an equation: what its op says, or `Host`."""
+    """What becomes of an equation: what its op says, or `Host`.
+
+    multiplied, matrices: see `treadle.passes.pipeline.Arithmetic`.
+    """
     how = eq.op.lowering
     if isinstance(how, (Host, *_ANY_DTYPE)):
         return how
@@ -78,7 +82,8 @@ def lowering_of(
     if isinstance(how, Elementwise):
         return _elementwise(eq, how, supported)
     if isinstance(how, Product):
-        return _product(eq, how, multiplied)
+        images = isinstance(how, Convolution)
+        return _product(eq, how, multiplied if images else matrices)
     if isinstance(how, Expanded | Inline):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how

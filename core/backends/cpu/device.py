@@ -33,9 +33,15 @@ from treadle.backends.cpu.sources import (
     sources_of,
 )
 from treadle.backends.cpu.strands import strands_of
-from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, integer_unit
+from treadle.backends.cpu.target import (
+    bfloat_unit,
+    cpu_count,
+    host,
+    integer_unit,
+    multiplies_singles,
+)
 from treadle.backends.memory import room, size_class
-from treadle.dtypes import bfloat16
+from treadle.dtypes import bfloat16, float16
 from treadle.fuse.lowering.launches import (
     Calls,
     Kernels,
@@ -91,6 +97,10 @@ class CPUTarget:
         return (bfloat16,) if bfloat_unit() else ()
 
     @property
+    def matrices(self) -> Sequence[np.dtype]:
+        return (*self.multiplied, float16) if multiplies_singles() else self.multiplied
+
+    @property
     def integers(self) -> Sequence[np.dtype]:
         return integers.DTYPES if integer_unit() else ()
 
@@ -103,7 +113,7 @@ class CPUTarget:
 
     def lowering(self, eq: Equation) -> Lowering:
         found = _has_lapack, fourier_library.available
-        return lowering_of(eq, _supported, *found, self.multiplied)
+        return lowering_of(eq, _supported, *found, self.multiplied, self.matrices)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())
@@ -125,7 +135,7 @@ class CPUTarget:
         what = product.contraction
         count = threads.num_threads()
         if isinstance(what, Contraction) and what.half is not None:
-            speed = bfloat.unit().speed
+            speed = bfloat.unit(what.half).speed
             return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction) and what.short:
             speed = integers.unit(*what.dtypes[:2]).speed

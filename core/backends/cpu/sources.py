@@ -91,7 +91,7 @@ def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
     if isinstance(what, Contraction) and what.half is not None:
-        few = bfloat_schedule.needs_few(what, bfloat.unit().speed)
+        few = bfloat_schedule.needs_few(what, bfloat.unit(what.half).speed)
         return bfloat.source(Dtypes(*what.dtypes), _part_of(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))

@@ -137,7 +137,7 @@ class ReferenceTarget(Target):
     name = "reference"
     identity = name
     widens_halves = True
-    multiplied = ()
+    multiplied = matrices = ()
     integers = ()
 
     def lowering(self, eq: Equation) -> Lowering:

@@ -82,7 +82,7 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
     ):
         args = Args(b)
         start = operand_at(b, by, args, Word.B, "0", "%first")
-        head = _head(b, by, start, args(step)) if by.as_packed else "0"
+        head = _head(b, by, start, args(step)) if by.dtype.itemsize == 2 else "0"
         rows, skip = args(ProductWord.ROWS), args(ProductWord.A_OFFSET)
         a_at = b.op(f"getelementptr i8, ptr %scratch, i64 {skip}")
         with b.loop("0", rows) as i:
@@ -96,7 +96,7 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
                 value = a.read(b, a.at(b, source, turn.index), count, SIDE)
                 (place,) = turn.values
                 b(f"store {a.vector(SIDE)} {value}, ptr {place}, align 64")
-                turn.next = [after(b, place)]
+                turn.next = [after(b, place, a)]
         with b.loop("%first", "%last", args(ProductWord.CHUNK)) as n0:
             n1 = b.op(f"add i64 {n0}, {args(ProductWord.CHUNK)}")
             n1 = minimum(b, n1, "%last")
@@ -157,9 +157,9 @@ def is_head(b: Builder, head: str, index: str) -> str:
     return b.op(f"and i1 {start}, {b.op(f'icmp ne i64 {head}, 0')}")
 
 
-def after(b: Builder, place: str) -> str:
-    """The next line."""
-    return b.op(f"getelementptr i8, ptr {place}, i64 {LINE_BYTES}")
+def after(b: Builder, place: str, of: Operand) -> str:
+    """Where the next 32 k are, packed."""
+    return b.op(f"getelementptr i8, ptr {place}, i64 {4 * SIDE // of.group}")
 
 
 def by_height(b: Builder, call: str, rows: str) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
 from treadle.backends.cpu.bfloat.pack import emit_pack
+from treadle.backends.cpu.bfloat.singles import SingleInstructions, SingleUnit
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
@@ -61,13 +62,16 @@ from treadle.backends.cpu.target import (
     host,
     llvm,
 )
+from treadle.dtypes import bfloat16, float16
 
 _FLOAT32 = np.dtype(np.float32)
 _CHUNK = 128  # columns that are packed at once
 
 
-def unit() -> Unit:
-    """What multiplies bfloat16 on this machine."""
+def unit(dtype: np.dtype = bfloat16) -> Unit:
+    """What multiplies half floats on this machine."""
+    if dtype == float16:
+        return SingleUnit(SingleInstructions())
     name = bfloat_unit()
     if name in (AMX, AMX_MODEL):
         return TileUnit(tiles.Instructions() if name == AMX else tiles.Model())
@@ -79,11 +83,13 @@ def unit() -> Unit:
 def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
     """The kernel of products for operands and results of these dtypes."""
     names = [dtype.name for dtype in dtypes]
-    if not {"bfloat16", "float32"}.issuperset(names):
+    halves = {dtype for dtype in dtypes if dtype != _FLOAT32}
+    if len(halves) != 1 or not halves.issubset((bfloat16, float16)):
         raise NotImplementedError(
-            f"no product of halves for {', '.join(names)}: only bfloat16 and float32"
+            f"no product of halves for {', '.join(names)}: only of bfloat16 and "
+            "float32, or of float16 and float32"
         )
-    found = unit()
+    found = unit(*halves)
     key = f"{part.value}/{found.name}/{' '.join(names)}"
     if part is Part.ALL:
         others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)

@@ -200,7 +200,7 @@ def _few(
     chunk = min(_STREAMED // m // SIDE * SIDE, round_up(n, SIDE))
     sums = (chunk // SIDE + 4) * SUMS_BLOCK
     # Two lines more, so that rows do not all use the same cache sets.
-    line = round_up(k, SIDE) * 2 + 2 * LINE_BYTES
+    line = round_up(k, SIDE) * (LINE_BYTES // speed.depth) + 4 * LINE_BYTES
     stride = sums + FEW_ROWS * line
     return (
         *(kind, tasks, stride, 0, 0, k, 0, k, 1, m, 0),

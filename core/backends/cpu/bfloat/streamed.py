@@ -46,7 +46,7 @@ def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -
     """Defines ``streamed``: one task, of some batch elements and some columns."""
     for height in HEIGHTS:
         _emit_strip(b, unit, by, height)
-    emit_write(b, "streamed", c, _ORDER)
+    emit_write(b, "streamed", c, _ORDER if by.group == 2 else None)
     with b.function(f"define internal void @streamed_columns({COLUMNS}, i64 %head)"):
         args = Args(b)
         k, step = args(ProductWord.K), args(Word.B + 3)
@@ -57,7 +57,7 @@ def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -
             length = minimum(b, b.op(f"sub i64 {k}, {k0}"), str(_DEPTH))
             by_height(
                 b,
-                f"call void @strip_{{}}(ptr {skipped(b, '%a', k0, 2)}, "
+                f"call void @strip_{{}}(ptr {skipped(b, '%a', k0, 4 // by.group)}, "
                 f"i64 {args(ProductWord.A_STRIDE)}, ptr {line}, i64 {step}, "
                 f"i64 {columns}, i64 %head, i64 {length}, ptr %sums, "
                 f"i1 {b.op(f'icmp eq i64 {k0}, 0')})",
@@ -85,7 +85,8 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
         "i1 %fresh)"
     ):
         rows = [skipped(b, "%a", str(i), "%a_row") for i in range(height)]
-        even = b.op("and i64 %length, -2")
+        group = by.group
+        even = b.op(f"and i64 %length, {-group}")
         each = parts * SIDE
         with blocks(b, "%columns", "%head", [("ptr", "%sums")], each) as (tile, some):
             (kept,), first = tile.values, by.at(b, "%b", tile.index)
@@ -105,12 +106,13 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
                 old = b.op(f"load {FLOATS}, ptr {place}, align 64")
                 kinds = f"i1 %fresh, {FLOATS} zeroinitializer, {FLOATS} {old}"
                 totals.append(b.op(f"select {kinds}"))
-            for start, stop, both in (("0", even, True), (even, "%length", False)):
+            turns = [("0", even, group), (even, "%length", 1)][:group]
+            for start, stop, count in turns:
                 carried = [(FLOATS, total) for total in totals]
-                with b.carrying(start, stop, "2", carried) as turn:
+                with b.carrying(start, stop, str(count), carried) as turn:
                     line = skipped(b, first, turn.index, "%step")
-                    words = _words(b, by, line, counts, both)
-                    lines = [skipped(b, row, turn.index, 2) for row in rows]
+                    words = _words(b, by, line, counts, count)
+                    lines = [skipped(b, row, turn.index, 4 // group) for row in rows]
                     for part in range(parts):
                         mine = slice(2 * part * height, 2 * (part + 1) * height)
                         found = turn.values[mine]
@@ -133,26 +135,36 @@ def _following(b: Builder, column: str, sums: str, count: int) -> str:
 
 
 def _words(
-    b: Builder, by: Operand, line: str, counts: list[str], both: bool
+    b: Builder, by: Operand, line: str, counts: list[str], rows: int
 ) -> list[str]:
-    """Two rows of B, or one and zeros, as words: of the first halves of pieces, and of
-    the second ones."""
+    """Rows of B as words: of two, or one and zeros, of the first halves of pieces, and
+    of the second ones; of one, if elements are words."""
     vector, found = by.vector(SIDE), []
     lines = [line]
-    if both:
+    if rows == 2:
         lines.append(b.op(f"getelementptr i8, ptr {line}, i64 %step"))
     for part, count in enumerate(counts):
         places = [by.at(b, x, str(part * SIDE)) for x in lines]
         values = [by.read(b, place, count, SIDE) for place in places]
         values += ["zeroinitializer"] * (2 - len(values))
         pair = ", ".join(f"{vector} {value}" for value in values)
-        for half in (0, _HALF):
-            picks = ", ".join(
-                f"i32 {piece + half + i + which}"
-                for piece in range(0, SIDE, _PIECE)
-                for i in range(_HALF)
-                for which in (0, SIDE)
-            )
-            value = b.op(f"shufflevector {pair}, <{SIDE} x i32> <{picks}>")
-            found.append(b.op(f"bitcast {vector} {value} to {WORDS}"))
+        for half in (0, 1):
+            picks = _interleaved(half) if by.group == 2 else _half(half)
+            text = ", ".join(f"i32 {lane}" for lane in picks)
+            value = b.op(f"shufflevector {pair}, <{len(picks)} x i32> <{text}>")
+            kind = vector.replace(str(SIDE), str(len(picks)), 1)
+            found.append(b.op(f"bitcast {kind} {value} to {WORDS}"))
     return found
+
+
+def _interleaved(half: int) -> list[int]:
+    return [
+        piece + half * _HALF + i + which
+        for piece in range(0, SIDE, _PIECE)
+        for i in range(_HALF)
+        for which in (0, SIDE)
+    ]
+
+
+def _half(half: int) -> list[int]:
+    return list(range(half * SIDE // 2, (half + 1) * SIDE // 2))

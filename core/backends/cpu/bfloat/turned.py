@@ -11,7 +11,6 @@ from treadle.backends.cpu.bfloat.few_rows import (
     COLUMNS,
     FLOATS,
     HEIGHTS,
-    WORDS,
     Adds,
     blocks,
     by_height,
@@ -19,9 +18,9 @@ from treadle.backends.cpu.bfloat.few_rows import (
     emit_write,
 )
 from treadle.backends.cpu.bfloat.unit import (
-    LINE_BYTES,
     SIDE,
     SUMS_ROW,
+    Halves,
     Operand,
     skipped,
 )
@@ -30,9 +29,11 @@ from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import Args, minimum, operand_at
 
 _LANES = SIDE // 2
+_AT_ONCE = 4
+"""Pairs that are multiplied by one piece of assembly: what it reads is in registers."""
 
 
-def emit_turned(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> None:
+def emit_turned(b: Builder, unit: Adds, a: Operand, by: Halves, c: Operand) -> None:
     """Defines ``turned``: one task, of some batch elements and some columns."""
     for height in HEIGHTS:
         _emit_tile(b, unit, by, height)
@@ -62,7 +63,7 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -> 
     emit_task(b, "turned", a, by, Word.B + 4)
 
 
-def _emit_tile(b: Builder, unit: Adds, by: Operand, height: int) -> None:
+def _emit_tile(b: Builder, unit: Adds, by: Halves, height: int) -> None:
     """``turned_tile_H``: the sums of so many rows and 32 columns. Steps are in
     bytes."""
     with b.function(
@@ -78,15 +79,24 @@ def _emit_tile(b: Builder, unit: Adds, by: Operand, height: int) -> None:
                 lines = [b.op(f"getelementptr i8, ptr {x}, i64 {at}") for x in rows]
                 place, columns = by.at(b, first, turn.index), []
                 for _ in range(_LANES):
-                    value = by.read(b, place, count, SIDE)
-                    columns.append(
-                        b.op(f"bitcast {by.vector(SIDE)} {value} to {WORDS}")
-                    )
+                    columns.append(by.words(b, place, count))
                     place = b.op(f"getelementptr i8, ptr {place}, i64 %step")
-                words = [[word] for word in unit.turned(b, columns)]
-                new = unit.added(b, [[total] for total in totals], lines, words)
-                following = b.op(f"add i64 {at}, {LINE_BYTES}")
-                turn.next = [*(total for (total,) in new), following]
+                words = unit.turned(b, columns)
+                for start in range(0, len(words), _AT_ONCE):
+                    steps = [
+                        [x]
+                        for word in words[start : start + _AT_ONCE]
+                        for x in by.packed(b, word)
+                    ]
+                    at_k = 4 * (2 // by.group) * start
+                    places = [
+                        b.op(f"getelementptr i8, ptr {line}, i64 {at_k}")
+                        for line in lines
+                    ]
+                    sums = unit.added(b, [[x] for x in totals], places, steps)
+                    totals = [x for (x,) in sums]
+                following = b.op(f"add i64 {at}, {4 * SIDE // by.group}")
+                turn.next = [*totals, following]
             sums = skipped(b, "%sums", column, 4)
             for i, total in enumerate(turn.values[:-1]):
                 place = b.op(f"getelementptr i8, ptr {sums}, i64 {i * SUMS_ROW}")

@@ -11,7 +11,7 @@ To all of them subnormal numbers are zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -120,6 +120,17 @@ class Operand(Protocol):
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         """The first of 32 sums, `count` of them."""
+
+
+@runtime_checkable
+class Halves(Operand, Protocol):
+    """Elements of two bytes, or floats that are rounded to them."""
+
+    def words(self, b: Builder, address: str, count: str) -> str:
+        """16 words of 32 elements of two bytes, of which there are `count`."""
+
+    def packed(self, b: Builder, words: str) -> list[str]:
+        """Vectors of words as they are packed, of words of two elements."""
 
 
 class Unit(Protocol):
@@ -239,6 +250,13 @@ class Format:
             f"{_MASK} {line_mask(b, count)}, {self._memory} zeroinitializer)"
         )
         return value if self.short else self.unit.rounded(b, value)
+
+    def words(self, b: Builder, address: str, count: str) -> str:
+        value = self.read(b, address, count, SIDE)
+        return b.op(f"bitcast <{SIDE} x i16> {value} to <{WORDS} x i32>")
+
+    def packed(self, b: Builder, words: str) -> list[str]:
+        return [words]
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         value = self.unit.rounded(b, sums) if self.short else sums

@@ -27,6 +27,7 @@ from treadle.backends.cpu.bfloat.unit import (
     SUMS_ROW,
     WORDS,
     Dtypes,
+    Halves,
     Operand,
     Speed,
     halves_of,
@@ -112,6 +113,7 @@ class VectorUnit:
         return {}
 
     def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        assert isinstance(by, Halves)
         emit_turned(b, self.vectors, a, by, c)
         emit_streamed(b, self.vectors, a, by, c)
         return {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}
@@ -415,16 +417,26 @@ class Model:
     ) -> list[list[str]]:
         found = [list(row) for row in sums]
         for k, vectors in enumerate(steps):
-            columns = [halves(b, x) for x in vectors]
             for line, row in zip(lines, found, strict=True):
                 place = b.op(f"getelementptr i8, ptr {line}, i64 {4 * k}")
-                pair = halves(b, splat_word(b, place))
-                for j, x in enumerate(columns):
-                    row[j] = added_by_model(b, row[j], pair, x)
+                word = splat_word(b, place)
+                for j, x in enumerate(vectors):
+                    row[j] = self.product_added(b, row[j], word, x)
         return found
 
     def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
         return transposed(b, _WORDS, list(rows))
+
+    def product_added(self, b: Builder, total: str, word: str, by: str) -> str:
+        """Sixteen sums, and the products of two vectors of words."""
+        return added_by_model(b, total, halves(b, word), halves(b, by))
+
+    def _step(self, b: Builder, sums: str, factor: str, panel: str) -> None:
+        floats, words = f"<{_LANES} x float>", f"<{_LANES} x i32>"
+        by = b.op(f"load {words}, ptr {panel}, align 64")
+        total = b.op(f"load {floats}, ptr {sums}, align 64")
+        total = self.product_added(b, total, factor, by)
+        b(f"store {floats} {total}, ptr {sums}, align 64")
 
     def define(self, b: Builder, c: Operand) -> None:
         both = f"<{SIDE} x float>"
@@ -442,10 +454,10 @@ class Model:
                     block = b.op(f"udiv i64 {pair}, {WORDS}")
                     within = b.op(f"urem i64 {pair}, {WORDS}")
                     word = skipped(b, line, block, str(BLOCK_BYTES))
-                    factor = halves(b, splat_word(b, skipped(b, word, within, "4")))
+                    factor = splat_word(b, skipped(b, word, within, "4"))
                     panel = skipped(b, "%b", pair, str(4 * SIDE))
                     for j, vector in enumerate(vectors):
-                        _model_step(b, vector, factor, skipped(b, panel, str(j), "64"))
+                        self._step(b, vector, factor, skipped(b, panel, str(j), "64"))
                 with b.when(b.op("icmp ne i64 %last, 0")):
                     row = b.op(f"load {both}, ptr {place}, align 64")
                     c.write(b, row, skipped(b, "%c", i, "%c_row"), "%columns")
@@ -457,11 +469,3 @@ def words_of(b: Builder) -> str:
     missing = b.op(f"sub i64 {PARTS}, %parts")
     missing = b.op(f"mul i64 {missing}, {_UNROLLED}")
     return b.op(f"sub i64 {b.op(f'mul i64 %steps, {WORDS}')}, {missing}")
-
-
-def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:
-    floats, words = f"<{_LANES} x float>", f"<{_LANES} x i32>"
-    by = halves(b, b.op(f"load {words}, ptr {panel}, align 64"))
-    total = b.op(f"load {floats}, ptr {sums}, align 64")
-    total = added_by_model(b, total, factor, by)
-    b(f"store {floats} {total}, ptr {sums}, align 64")

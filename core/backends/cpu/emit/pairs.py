@@ -94,20 +94,21 @@ def added_by_instructions(
     sums: Sequence[Sequence[str]],
     lines: Sequence[str],
     steps: Sequence[Sequence[str]],
+    adds: str = "vdpbf16ps",
 ) -> list[list[str]]:
-    """Rows of vectors of sums, to which VDPBF16PS adds the products of pairs in memory,
-    of which each row has a line, and of vectors of pairs, as many as sums: those of
-    each step with the next pair of a line.
+    """Rows of vectors of sums, to which an instruction adds the products of words in
+    memory, of which each row has a line, and of vectors of words, as many as sums:
+    those of each step with the next word of a line.
 
     As one piece of assembly, of which LLVM takes longer for each piece than for each
-    instruction, and splits pairs in memory from what multiplies by them.
+    instruction, and splits words in memory from what multiplies by them.
     """
     floats, words = "<16 x float>", "<16 x i32>"
     flat = [x for row in sums for x in row]
     width, count = len(sums[0]), len(flat)
     first = 2 * count + len(lines)
     text = [
-        f"vdpbf16ps {4 * k}(${2 * count + i}){{1to16}}, ${first + k * width + j}, "
+        f"{adds} {4 * k}(${2 * count + i}){{1to16}}, ${first + k * width + j}, "
         f"${i * width + j}"
         for k, vectors in enumerate(steps)
         for i in range(len(lines))
