@@ -9,10 +9,12 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import hint, is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import add, mul, multiply_add
+from treadle.ops.cast import convert
 from treadle.ops.complex import parts
+from treadle.ops.conv import conv_general
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
@@ -59,7 +61,7 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
-        elif (found := self._without_kernel(eq, x, y)) is not None:
+        elif (found := self._otherwise(eq, x, y)) is not None:
             self.values[out] = found
         elif is_short(out.type.dtype):
             wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
@@ -81,6 +83,41 @@ class _Lower(Rewriter):
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
         return not sums or not all(free)
+
+    def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
+        found = self._without_kernel(eq, x, y)
+        return self._in_floats(eq) if found is None else found
+
+    def _in_floats(self, eq: Equation) -> Atom | None:
+        """A depthwise convolution of small integers as one of floats, whose kernel is
+        faster, where these have all numbers that its sums may be; else None."""
+        if eq.op is not conv_general:
+            return None
+        x, y = (self._small(a) for a in eq.inputs)
+        if x is None or y is None or x.type.shape[-1] != eq.params["feature_groups"]:
+            return None
+        taps = math.prod([hint(n) for n in y.type.shape[:-1]])
+        kinds = [a.type.dtype for a in (x, y)]
+        largest = [max(-info.min, info.max) for info in map(np.iinfo, kinds)]
+        if (
+            any(map(is_dim, y.type.shape))
+            or taps * math.prod(map(int, largest)) > _EXACT
+        ):
+            return None
+        floats = [widened(self, a, eq.source) for a in (x, y)]
+        result = narrowed(self, self._contraction(eq, *floats), SUMS[0], eq.source)
+        dtype = eq.outputs[0].type.dtype
+        return result if dtype == SUMS[0] else narrowed(self, result, dtype, eq.source)
+
+    def _small(self, a: Atom) -> Atom | None:
+        """The small integers that an operand is, or is made of."""
+        if is_short(a.type.dtype):
+            return self.read(a)
+        maker = self.makers.get(a)
+        if maker is None or maker.op is not convert or a.type.dtype not in SUMS:
+            return None
+        given = maker.inputs[0]
+        return self.read(given) if is_short(given.type.dtype) else None
 
     def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         """The product with other operands, where no matrix kernel has it or gains by
@@ -255,6 +292,9 @@ def _free(eq: Equation) -> list[Axes]:
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
 
+
+_EXACT = 1 << 24
+"""Up to which float32 has all integers."""
 
 _TINY = 100
 _TERMS = 5
