@@ -37,11 +37,11 @@ from treadle.backends.cpu.gemm.parts import (
 )
 
 FEW_ROWS = 8
-"""Most rows."""
+"""Most rows whose sums are made at once."""
 
 HEIGHTS = 1, 4, FEW_ROWS
-"""Rows whose sums are made at once. Those that A hasn't are made of whatever lies in
-scratch, and not written."""
+"""Rows whose sums are made. Those that A hasn't are made of whatever lies in scratch,
+and not written."""
 
 COLUMNS = "ptr %args, ptr %a, ptr %sums, i64 %b0, i64 %b1, i64 %rows, i64 %n0, i64 %n1"
 """Columns of a batch element, and the copied rows of A, `A_STRIDE` bytes apart."""
@@ -177,13 +177,14 @@ def by_height(b: Builder, call: str, rows: str) -> None:
 def emit_write(
     b: Builder, name: str, c: Operand, order: Sequence[int] | None = None
 ) -> None:
-    """``NAME_write``: sums of up to 32 columns. The first `over` of them are others'.
+    """``NAME_write``: sums of some rows and up to 32 columns, of which the first `over`
+    are others'.
 
     order: where columns are among sums, if not in their order.
     """
     with b.function(
         f"define internal void @{name}_write(ptr %args, ptr %sums, i64 %b0, i64 %b1, "
-        "i64 %rows, i64 %n, i64 %count, i64 %over)"
+        "i64 %row, i64 %rows, i64 %n, i64 %count, i64 %over)"
     ):
         args, floats = Args(b), f"<{SIDE} x float>"
         sums = skipped(b, "%sums", "%over", 4)
@@ -196,5 +197,6 @@ def emit_write(
                     f"shufflevector {floats} {value}, {floats} poison, "
                     f"<{SIDE} x i32> <{picks}>"
                 )
-            c.write(b, value, operand_at(b, c, args, Word.C, i, "%n"), "%count")
+            row = b.op(f"add i64 {i}, %row")
+            c.write(b, value, operand_at(b, c, args, Word.C, row, "%n"), "%count")
         b("ret void")

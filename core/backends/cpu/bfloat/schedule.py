@@ -76,17 +76,24 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
 def needs_few(product: Contraction, speed: Speed) -> bool | None:
     """Whether it is one of `FEW_KINDS`; None if that depends on open sizes."""
     m, n, k, a, b = product.m, product.n, product.k, product.a, product.b
-    may = [
-        speed.few,
-        is_dim(m) or m <= FEW_ROWS,
-        *(is_dim(size) or size >= SIDE for size in (n, k)),
-        is_dim(a.column) or a.column == 1,
-        is_dim(b.row) or is_dim(b.column) or 1 in (b.row, b.column),
+    kinds = [
+        kind
+        for kind, step in ((Kind.STREAMED, b.column), (Kind.TURNED, b.row))
+        if is_dim(step) or step == 1
     ]
-    if not all(may):
+    most = max([_most_rows(kind, speed) for kind in kinds], default=0)
+    may = [is_dim(m) or m <= most, *(is_dim(size) or size >= SIDE for size in (n, k))]
+    if not all(may) or not (is_dim(a.column) or a.column == 1):
         return False
     steps = a.column, b.row, b.column
-    return None if any(map(is_dim, (m, n, k, *steps))) else True
+    if any(map(is_dim, (m, n, k, *steps))):
+        return None
+    return m <= _most_rows(Kind.STREAMED if b.column == 1 else Kind.TURNED, speed)
+
+
+def _most_rows(kind: Kind, speed: Speed) -> int:
+    most = speed.turned_rows
+    return most if kind == Kind.TURNED else min(most, FEW_ROWS)
 
 
 def _steps(of: Strides) -> tuple[int, ...]:
@@ -130,9 +137,9 @@ def _blocks(
 
     one_b: whether all batch elements have the same B. a_column, b_row, b_column: steps.
     """
-    few = speed.few and m <= FEW_ROWS and min(n, k) >= SIDE
+    kind = Kind.STREAMED if b_column == 1 else Kind.TURNED
+    few = m <= _most_rows(kind, speed) and min(n, k) >= SIDE
     if few and a_column == 1 and 1 in (b_row, b_column):
-        kind = Kind.STREAMED if b_column == 1 else Kind.TURNED
         return _few(kind, speed, threads, batches, m, n, k)
     if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _DEEP * m:
         return _few_rows(speed, threads, batches, m, n, k)
@@ -197,11 +204,12 @@ def _few(
     columns = min(_groups(n, 2 * SIDE), _groups(tasks, batch_groups))
     tasks = batch_groups * columns
     # Room for columns before the first whole line, and behind the last ones.
-    chunk = min(_STREAMED // m // SIDE * SIDE, round_up(n, SIDE))
+    most = _STREAMED // min(m, FEW_ROWS) // SIDE * SIDE
+    chunk = min(most, round_up(n, SIDE))
     sums = (chunk // SIDE + 4) * SUMS_BLOCK
     # Two lines more, so that rows do not all use the same cache sets.
     line = round_up(k, SIDE) * (LINE_BYTES // speed.depth) + 4 * LINE_BYTES
-    stride = sums + FEW_ROWS * line
+    stride = sums + round_up(m, FEW_ROWS) * line
     return (
         *(kind, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, line, sums, 0, chunk, 1),

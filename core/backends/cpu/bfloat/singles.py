@@ -38,7 +38,7 @@ class SingleUnit(VectorUnit):
     """AVX-512, or the model of it."""
 
     speed = Speed(
-        faster=1, a_bytes=1 << 19, k_piece=128, depth=16, k_block=256, few=True
+        faster=1, a_bytes=1 << 19, k_piece=128, depth=16, k_block=256, turned_rows=32
     )
 
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:

@@ -68,7 +68,7 @@ def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -
             n = b.op(f"add i64 {turn.index}, %n0")
             b(
                 f"call void @streamed_write(ptr %args, ptr {sums}, i64 %b0, i64 %b1, "
-                f"i64 %rows, i64 {n}, i64 {count}, i64 0)"
+                f"i64 0, i64 %rows, i64 {n}, i64 {count}, i64 0)"
             )
             turn.next = [_following(b, turn.index, sums, 1)]
         b("ret void")

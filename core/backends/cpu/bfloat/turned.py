@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from treadle.backends.cpu.bfloat.few_rows import (
     COLUMNS,
+    FEW_ROWS,
     FLOATS,
     HEIGHTS,
     Adds,
@@ -45,20 +46,23 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Halves, c: Operand) -> N
         with b.loop("%n0", "%n1", str(SIDE)) as n:
             start = minimum(b, n, furthest)
             column = operand_at(b, by, args, Word.B, "0", start)
-            by_height(
-                b,
-                "call void @turned_tile_{}(ptr %a, "
-                f"i64 {args(ProductWord.A_STRIDE)}, ptr {column}, i64 {step}, "
-                f"i64 {args(ProductWord.K)}, i64 %head, "
-                "ptr %sums)",
-                "%rows",
-            )
             over = b.op(f"sub i64 {n}, {start}")
             count = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
-            b(
-                "call void @turned_write(ptr %args, ptr %sums, i64 %b0, i64 %b1, "
-                f"i64 %rows, i64 {n}, i64 {count}, i64 {over})"
-            )
+            # What the first rows have read of B is in the cache for the next ones.
+            with b.loop("0", "%rows", str(FEW_ROWS)) as row:
+                a_row = args(ProductWord.A_STRIDE)
+                rows = minimum(b, b.op(f"sub i64 %rows, {row}"), str(FEW_ROWS))
+                by_height(
+                    b,
+                    f"call void @turned_tile_{{}}(ptr {skipped(b, '%a', row, a_row)}, "
+                    f"i64 {a_row}, ptr {column}, i64 {step}, "
+                    f"i64 {args(ProductWord.K)}, i64 %head, ptr %sums)",
+                    rows,
+                )
+                b(
+                    "call void @turned_write(ptr %args, ptr %sums, i64 %b0, i64 %b1, "
+                    f"i64 {row}, i64 {rows}, i64 {n}, i64 {count}, i64 {over})"
+                )
         b("ret void")
     emit_task(b, "turned", a, by, Word.B + 4)
 

@@ -61,7 +61,8 @@ class Speed:
     few_rows: most rows of A for which B is read where it lies, if k is contiguous.
     k_block: elements of k that are packed at once where sums are long and the result is
       small; 0 if all are.
-    few: whether products of few rows read B where it lies (`bfloat.few_rows`).
+    turned_rows: most rows of A for which B is turned in registers (`bfloat.turned`), or
+      streamed, if these are few enough; 0 if it always is packed.
     """
 
     faster: int
@@ -71,7 +72,7 @@ class Speed:
     starts: int = 0
     few_rows: int = 0
     k_block: int = 0
-    few: bool = False
+    turned_rows: int = 0
 
 
 class Dtypes(NamedTuple):

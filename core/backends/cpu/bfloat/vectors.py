@@ -93,7 +93,7 @@ class VectorUnit:
     """AVX512-BF16, or the model of it."""
 
     state = "i64"
-    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512, few=True)
+    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512, turned_rows=16)
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
