@@ -20,6 +20,7 @@ from treadle.trace.lowering import (
     Inline,
     Join,
     Lowering,
+    Multiplied,
     Order,
     Product,
     Routine,
@@ -36,6 +37,7 @@ Supported = Callable[[str, np.dtype], bool]
 _ANY_DTYPE = (View, Join, Same, Scan, While)
 """Nothing is computed: data are moved, or other equations compute."""
 
+_NO_HALVES = Multiplied()
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _WHOLE = (dtypes.int32, dtypes.uint32)
@@ -53,13 +55,9 @@ def lowering_of(
     supported: Supported,
     has_lapack: Callable[[], bool] = lambda: True,
     has_fourier: Callable[[], bool] = lambda: True,
-    multiplied: Sequence[np.dtype] = (),
-    matrices: Sequence[np.dtype] = (),
+    multiplied: Multiplied = _NO_HALVES,
 ) -> Lowering:
-    """What becomes of an equation: what its op says, or `Host`.
-
-    multiplied, matrices: see `treadle.passes.pipeline.Arithmetic`.
-    """
+    """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
     if isinstance(how, (Host, *_ANY_DTYPE)):
         return how
@@ -83,7 +81,7 @@ def lowering_of(
         return _elementwise(eq, how, supported)
     if isinstance(how, Product):
         images = isinstance(how, Convolution)
-        return _product(eq, how, multiplied if images else matrices)
+        return _product(eq, how, multiplied.images if images else multiplied.matrices)
     if isinstance(how, Expanded | Inline):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how

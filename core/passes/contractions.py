@@ -23,19 +23,19 @@ from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.integers import SUMS, is_short
 from treadle.passes.rewrite import Rewriter, mentions
-from treadle.trace.lowering import Product
+from treadle.trace.lowering import Multiplied, Product
 from treadle.trace.op import registry
 
 _PRODUCTS = frozenset(
     op for op in registry.values() if isinstance(op.lowering, Product)
 )
+_NONE = Multiplied()
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 class _Lower(Rewriter):
     widened: tuple[np.dtype, ...] = _HALVES
-    multiplied: tuple[np.dtype, ...] = ()
-    matrices: tuple[np.dtype, ...] = ()
+    multiplied = Multiplied()
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -148,9 +148,10 @@ class _Lower(Rewriter):
         """Half floats are summed in single precision, and rounded once."""
         dtype, is_product = eq.outputs[0].type.dtype, eq.op is dot_general
         alone = is_product and _adds_nothing(eq)
-        if not is_product and dtype in self.multiplied and not adds_results(eq, x, y):
-            return convolution(self, eq, x, y, self.multiplied)
-        multiplies = is_product and dtype in self.matrices
+        images = self.multiplied.images
+        if not is_product and dtype in images and not adds_results(eq, x, y):
+            return convolution(self, eq, x, y, images)
+        multiplies = is_product and dtype in self.multiplied.matrices
         if multiplies and not (alone or self._is_thin(eq)):
             return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
@@ -343,23 +344,18 @@ class _LowerWithHalves(_Lower):
 
 
 def lower_contractions(
-    graph: Graph,
-    widen: bool,
-    multiplied: Sequence[np.dtype] = (),
-    matrices: Sequence[np.dtype] = (),
+    graph: Graph, widen: bool, multiplied: Multiplied = _NONE
 ) -> Graph:
     """Ensures that contractions are of single or double precision or of integers of 32
     bits, and not empty, and that convolutions are not of lines.
 
     Half floats are converted (if `widen`), so that sums are single, but for products of
-    matrices of those that are `matrices`, and convolutions that sum over channels of
-    those that are `multiplied`, whose sums are single all the same. Smaller integers
-    are summed in 32 bits. Products with vectors, and those of larger integers, which
-    have no matrix kernel, become sums of products that fuse to one nest with what makes
-    their operands.
+    matrices, and convolutions that sum over channels, of those that are `multiplied`
+    there, whose sums are single all the same. Smaller integers are summed in 32 bits.
+    Products with vectors, and those of larger integers, which have no matrix kernel,
+    become sums of products that fuse to one nest with what makes their operands.
     """
     lower: type[_Lower] = _Lower if widen else _LowerWithHalves
-    if multiplied or matrices:
-        which = {"multiplied": tuple(multiplied), "matrices": tuple(matrices)}
-        lower = type("_LowerSome", (lower,), which)
+    if any(multiplied):
+        lower = type("_LowerSome", (lower,), {"multiplied": multiplied})
     return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

@@ -27,7 +27,7 @@ from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
 from treadle.passes.turned import turn_rows
 from treadle.passes.unread import drop_unread
-from treadle.trace.lowering import Lowering
+from treadle.trace.lowering import Lowering, Multiplied
 
 Pass = Callable[[Graph], Graph]
 
@@ -37,7 +37,7 @@ class Arithmetic(Protocol):
 
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats whose products and convolutions it has kernels for all
-      the same. matrices: those whose products of matrices it has.
+      the same.
     integers: those of less than 32 bits whose products it sums in 32.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
@@ -46,10 +46,7 @@ class Arithmetic(Protocol):
     def widens_halves(self) -> bool: ...
 
     @property
-    def multiplied(self) -> Sequence[np.dtype]: ...
-
-    @property
-    def matrices(self) -> Sequence[np.dtype]: ...
+    def multiplied(self) -> Multiplied: ...
 
     @property
     def integers(self) -> Sequence[np.dtype]: ...
@@ -59,11 +56,7 @@ class Arithmetic(Protocol):
 
 def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
     """The passes, as a target needs them."""
-    wide, multiplied, matrices = (
-        target.widens_halves,
-        target.multiplied,
-        target.matrices,
-    )
+    wide, multiplied = target.widens_halves, target.multiplied
     return (
         inline_calls,  # ensures: no `call` equations, in nested graphs too
         lower_checks,  # needs inlined calls; ensures: no `error_if` equations
@@ -76,9 +69,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         drop_unread,  # leaves consts of loops that nothing reads any more
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
-        partial(
-            lower_contractions, widen=wide, multiplied=multiplied, matrices=matrices
-        ),
+        partial(lower_contractions, widen=wide, multiplied=multiplied),
         lower_sorts,  # ensures: only unsigned integers are ordered
         turn_rows,  # needs inlined calls; leaves dead transpositions, and pairs of them
         simplify,
@@ -87,7 +78,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
-        partial(fuse_conversions, multiplied=matrices),
+        partial(fuse_conversions, multiplied=multiplied.matrices),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
         # needs placed roundings: whether a stack is small may not be known

@@ -57,7 +57,7 @@ from treadle.plan.steps import (
     Plan,
 )
 from treadle.plan.target import Strands, Work
-from treadle.trace.lowering import Lowering
+from treadle.trace.lowering import Lowering, Multiplied
 
 _supported = functools.cache(supported)
 
@@ -93,12 +93,9 @@ class CPUTarget:
         )
 
     @property
-    def multiplied(self) -> Sequence[np.dtype]:
-        return (bfloat16,) if bfloat_unit() else ()
-
-    @property
-    def matrices(self) -> Sequence[np.dtype]:
-        return (*self.multiplied, float16) if multiplies_singles() else self.multiplied
+    def multiplied(self) -> Multiplied:
+        pairs = (bfloat16,) if bfloat_unit() else ()
+        return Multiplied((*pairs, float16) if multiplies_singles() else pairs, pairs)
 
     @property
     def integers(self) -> Sequence[np.dtype]:
@@ -113,7 +110,7 @@ class CPUTarget:
 
     def lowering(self, eq: Equation) -> Lowering:
         found = _has_lapack, fourier_library.available
-        return lowering_of(eq, _supported, *found, self.multiplied, self.matrices)
+        return lowering_of(eq, _supported, *found, self.multiplied)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())

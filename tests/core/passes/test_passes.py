@@ -19,6 +19,7 @@ from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.pipeline import optimise, passes_for
 from treadle.run.eager import evaluate
+from treadle.trace.lowering import Multiplied
 
 
 def graph_of(function: Any, *args: Any) -> Graph:
@@ -174,7 +175,7 @@ def test_sums_of_products_have_the_bits_of_open_sizes() -> None:
 class _Widening(CPUTarget):
     """Without kernels for products of half floats."""
 
-    multiplied = matrices = ()
+    multiplied = Multiplied()
 
 
 def test_transposed_halves_are_converted_as_they_lie() -> None:
