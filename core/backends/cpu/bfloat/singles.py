@@ -22,12 +22,10 @@ from treadle.backends.cpu.bfloat.unit import (
     line_mask,
 )
 from treadle.backends.cpu.bfloat.vectors import (
-    ROWS,
     Instructions,
     Kernel,
     Model,
     VectorUnit,
-    emit_assembly,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.pairs import added_by_instructions
@@ -164,16 +162,8 @@ class SingleInstructions(Instructions):
 
     name = "avx512-singles"
 
-    def define(self, b: Builder, c: Operand) -> None:
-        short = c.dtype.itemsize == 2
-        emit_assembly(
-            b,
-            [
-                _Kernel(rows, vectors, short)
-                for vectors in (1, 2)
-                for rows in range(1, ROWS + 1)
-            ],
-        )
+    def kernel(self, rows: int, vectors: int, short: bool) -> Kernel:
+        return _Kernel(rows, vectors, short)
 
     def added(
         self,

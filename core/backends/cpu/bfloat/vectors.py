@@ -171,6 +171,10 @@ class Instructions:
 
     name = AVX512_BF16
 
+    def kernel(self, rows: int, vectors: int, short: bool) -> Kernel:
+        """A tile, whose results are halves if they are `short`."""
+        return _Kernel(rows, vectors, short)
+
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_instruction(b, floats)
 
@@ -191,7 +195,7 @@ class Instructions:
         emit_assembly(
             b,
             [
-                _Kernel(rows, vectors, short)
+                self.kernel(rows, vectors, short)
                 for vectors in (1, 2)
                 for rows in range(1, ROWS + 1)
             ],
