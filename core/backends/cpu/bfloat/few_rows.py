@@ -1,8 +1,8 @@
 """Products of half floats of few rows, which take as long as it takes to read B.
 
 Nothing of B is packed: words (of two k of bfloat16) are made of it in registers, as
-`turned` says where k is contiguous, as in ``x @ w.T``, and `streamed` where columns are. What is
-added, and in which order, is the same as in all other products of them::
+`turned` says where k is contiguous, as in ``x @ w.T``, and `streamed` where columns
+are. What is added, and in which order, is the same as in all other products of them::
 
     for each batch element
         copy the rows of A

@@ -107,19 +107,19 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
                 kinds = f"i1 %fresh, {FLOATS} zeroinitializer, {FLOATS} {old}"
                 totals.append(b.op(f"select {kinds}"))
             turns = [("0", even, group), (even, "%length", 1)][:group]
-            for start, stop, count in turns:
+            for start, stop, each_time in turns:
                 carried = [(FLOATS, total) for total in totals]
-                with b.carrying(start, stop, str(count), carried) as turn:
+                with b.carrying(start, stop, str(each_time), carried) as turn:
                     line = skipped(b, first, turn.index, "%step")
-                    words = _words(b, by, line, counts, count)
+                    words = _words(b, by, line, counts, each_time)
                     lines = [skipped(b, row, turn.index, 4 // group) for row in rows]
                     for part in range(parts):
                         mine = slice(2 * part * height, 2 * (part + 1) * height)
                         found = turn.values[mine]
                         sums = [found[i : i + 2] for i in range(0, 2 * height, 2)]
                         some = words[2 * part : 2 * part + 2]
-                        for row in unit.added(b, sums, lines, [some]):
-                            turn.next += row
+                        for new in unit.added(b, sums, lines, [some]):
+                            turn.next += new
                 totals = turn.values
             for place, total in zip(places, totals, strict=True):
                 b(f"store {FLOATS} {total}, ptr {place}, align 64")

@@ -101,8 +101,8 @@ def _emit_tile(b: Builder, unit: Adds, by: Halves, height: int) -> None:
                     totals = [x for (x,) in sums]
                 following = b.op(f"add i64 {at}, {4 * SIDE // by.group}")
                 turn.next = [*totals, following]
-            sums = skipped(b, "%sums", column, 4)
+            at_sums = skipped(b, "%sums", column, 4)
             for i, total in enumerate(turn.values[:-1]):
-                place = b.op(f"getelementptr i8, ptr {sums}, i64 {i * SUMS_ROW}")
+                place = b.op(f"getelementptr i8, ptr {at_sums}, i64 {i * SUMS_ROW}")
                 b(f"store {FLOATS} {total}, ptr {place}, align 64")
         b("ret void")
