@@ -117,8 +117,8 @@ def _emit_strip(b: Builder, unit: Adds, by: Operand, height: int) -> None:
                         mine = slice(2 * part * height, 2 * (part + 1) * height)
                         found = turn.values[mine]
                         sums = [found[i : i + 2] for i in range(0, 2 * height, 2)]
-                        some = words[2 * part : 2 * part + 2]
-                        for new in unit.added(b, sums, lines, [some]):
+                        mine_words = words[2 * part : 2 * part + 2]
+                        for new in unit.added(b, sums, lines, [mine_words]):
                             turn.next += new
                 totals = turn.values
             for place, total in zip(places, totals, strict=True):
