@@ -20,6 +20,7 @@ from treadle.trace.lowering import (
     Inline,
     Join,
     Lowering,
+    Multiplied,
     Order,
     Product,
     Routine,
@@ -36,6 +37,7 @@ Supported = Callable[[str, np.dtype], bool]
 _ANY_DTYPE = (Host, View, Join, Same, Scan, While)
 """Nothing is computed here: data are moved, or others compute."""
 
+_NO_HALVES = Multiplied()
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _WHOLE = (dtypes.int32, dtypes.uint32)
@@ -53,7 +55,7 @@ def lowering_of(
     supported: Supported,
     has_lapack: Callable[[], bool] = lambda: True,
     has_fourier: Callable[[], bool] = lambda: True,
-    multiplied: Sequence[np.dtype] = (),
+    multiplied: Multiplied = _NO_HALVES,
 ) -> Lowering:
     """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
@@ -77,7 +79,8 @@ def lowering_of(
     if isinstance(how, Order) and eq.outputs[0].type.dtype != dtypes.int32:
         return _LONG
     if isinstance(how, Product):
-        return _product(eq, how, multiplied)
+        images = isinstance(how, Convolution)
+        return _product(eq, how, multiplied.images if images else multiplied.matrices)
     if isinstance(how, (Expanded, Inline)):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.dims import Dim
+from treadle.dims import Dim, is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Var

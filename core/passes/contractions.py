@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import one, same_shape
+from treadle.dims import hint, is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul, multiply_add
+from treadle.ops.cast import convert
 from treadle.ops.complex import parts
+from treadle.ops.conv import conv_general
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
@@ -20,18 +23,19 @@ from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.integers import SUMS, is_short
 from treadle.passes.rewrite import Rewriter, mentions
-from treadle.trace.lowering import Product
+from treadle.trace.lowering import Multiplied, Product
 from treadle.trace.op import registry
 
 _PRODUCTS = frozenset(
     op for op in registry.values() if isinstance(op.lowering, Product)
 )
+_NONE = Multiplied()
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 class _Lower(Rewriter):
     widened: tuple[np.dtype, ...] = _HALVES
-    multiplied: tuple[np.dtype, ...] = ()
+    multiplied = Multiplied()
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -57,7 +61,7 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
-        elif (found := self._without_kernel(eq, x, y)) is not None:
+        elif (found := self._otherwise(eq, x, y)) is not None:
             self.values[out] = found
         elif is_short(out.type.dtype):
             wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
@@ -81,6 +85,41 @@ class _Lower(Rewriter):
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
         return not sums or not all(free)
+
+    def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
+        found = self._without_kernel(eq, x, y)
+        return self._in_floats(eq) if found is None else found
+
+    def _in_floats(self, eq: Equation) -> Atom | None:
+        """A depthwise convolution of small integers as one of floats, whose kernel is
+        faster, where these have all numbers that its sums may be; else None."""
+        if eq.op is not conv_general:
+            return None
+        x, y = (self._small(a) for a in eq.inputs)
+        if x is None or y is None or x.type.shape[-1] != eq.params["feature_groups"]:
+            return None
+        taps = math.prod([hint(n) for n in y.type.shape[:-1]])
+        kinds = [a.type.dtype for a in (x, y)]
+        largest = [max(-info.min, info.max) for info in map(np.iinfo, kinds)]
+        if (
+            any(map(is_dim, y.type.shape))
+            or taps * math.prod(map(int, largest)) > _EXACT
+        ):
+            return None
+        floats = [widened(self, a, eq.source) for a in (x, y)]
+        result = narrowed(self, self._contraction(eq, *floats), SUMS[0], eq.source)
+        dtype = eq.outputs[0].type.dtype
+        return result if dtype == SUMS[0] else narrowed(self, result, dtype, eq.source)
+
+    def _small(self, a: Atom) -> Atom | None:
+        """The small integers that an operand is, or is made of."""
+        if is_short(a.type.dtype):
+            return self.read(a)
+        maker = self.makers.get(a)
+        if maker is None or maker.op is not convert or a.type.dtype not in SUMS:
+            return None
+        given = maker.inputs[0]
+        return self.read(given) if is_short(given.type.dtype) else None
 
     def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         """The product with other operands, where no matrix kernel has it or gains by
@@ -119,11 +158,12 @@ class _Lower(Rewriter):
         """Half floats are summed in single precision, and rounded once."""
         dtype, is_product = eq.outputs[0].type.dtype, eq.op is dot_general
         alone = is_product and _adds_nothing(eq)
-        if dtype in self.multiplied:
-            if not is_product and not adds_results(eq, x, y):
-                return convolution(self, eq, x, y, self.multiplied)
-            if is_product and not (alone or self._is_thin(eq)):
-                return product(self, eq.op, (x, y), eq.params, eq.source)
+        images = self.multiplied.images
+        if not is_product and dtype in images and not adds_results(eq, x, y):
+            return convolution(self, eq, x, y, images)
+        multiplies = is_product and dtype in self.multiplied.matrices
+        if multiplies and not (alone or self._is_thin(eq)):
+            return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
         lowered = self._sum_of_products if alone else self._contraction
         result = lowered(eq, *wide)
@@ -227,6 +267,9 @@ def _free(eq: Equation) -> list[Axes]:
     return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
 
 
+_EXACT = 1 << 24
+"""Up to which float32 has all integers."""
+
 _FEW = 8
 """Fewer columns leave most of a vector empty, but not as rows."""
 
@@ -279,18 +322,18 @@ class _LowerWithHalves(_Lower):
 
 
 def lower_contractions(
-    graph: Graph, widen: bool, multiplied: Sequence[np.dtype] = ()
+    graph: Graph, widen: bool, multiplied: Multiplied = _NONE
 ) -> Graph:
     """Ensures that contractions are of single or double precision or of integers of 32
     bits, and not empty, and that convolutions are not of lines.
 
     Half floats are converted (if `widen`), so that sums are single, but for products of
-    matrices, and convolutions that sum over channels, of those that are `multiplied`,
-    whose sums are single all the same. Smaller integers are summed in 32 bits.
+    matrices, and convolutions that sum over channels, of those that are `multiplied`
+    there, whose sums are single all the same. Smaller integers are summed in 32 bits.
     Products with vectors, and those of larger integers, which have no matrix kernel,
     become sums of products that fuse to one nest with what makes their operands.
     """
     lower: type[_Lower] = _Lower if widen else _LowerWithHalves
-    if multiplied:
-        lower = type("_LowerSome", (lower,), {"multiplied": tuple(multiplied)})
+    if any(multiplied):
+        lower = type("_LowerSome", (lower,), {"multiplied": multiplied})
     return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

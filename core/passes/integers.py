@@ -17,13 +17,14 @@ from treadle.arraytype import ArrayType
 from treadle.dims import hint
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.cast import convert
-from treadle.ops.dot import dot_general
+from treadle.ops.dot import dot_general, free_axes
 from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Join, View
 
-_LONG = 32
-"""Shorter sums are faster in 32 bits: operands are packed in blocks that are longer."""
+_LONG, _WIDE = 16, 32
+"""Shorter sums are faster in 32 bits, and up to twice as long ones of narrower results:
+operands are packed in blocks that are longer, and wider."""
 
 SUMS = (dtypes.int32, dtypes.uint32)
 
@@ -50,7 +51,7 @@ class _Fuse(Rewriter):
         if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
             self.keep(eq)
             return
-        if None in [self._dtype(a) for a in eq.inputs] or _sum_length(eq) < _LONG:
+        if None in [self._dtype(a) for a in eq.inputs] or not _is_long(eq):
             self.keep(eq)
             return
         inputs = [self._unconverted(a) for a in eq.inputs]
@@ -82,9 +83,15 @@ class _Fuse(Rewriter):
         return self.moved[a]
 
 
-def _sum_length(eq: Equation) -> int:
+def _is_long(eq: Equation) -> bool:
+    sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
+    free = [
+        [a.type.shape[i] for i in free_axes(a.type.ndim, c, b)] for a, c, b in sides
+    ]
+    narrowest = min([math.prod(map(hint, sizes)) for sizes in free])
     shape = eq.inputs[0].type.shape
-    return math.prod([hint(shape[a]) for a in eq.params["contract"][0]])
+    length = math.prod([hint(shape[a]) for a in eq.params["contract"][0]])
+    return length >= (_LONG if narrowest >= _WIDE else 2 * _LONG)
 
 
 def _is_zero(a: Atom) -> bool:

@@ -28,7 +28,7 @@ from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
 from treadle.passes.turned import turn_rows
 from treadle.passes.unread import drop_unread
-from treadle.trace.lowering import Lowering
+from treadle.trace.lowering import Lowering, Multiplied
 
 Pass = Callable[[Graph], Graph]
 
@@ -47,7 +47,7 @@ class Arithmetic(Protocol):
     def widens_halves(self) -> bool: ...
 
     @property
-    def multiplied(self) -> Sequence[np.dtype]: ...
+    def multiplied(self) -> Multiplied: ...
 
     @property
     def integers(self) -> Sequence[np.dtype]: ...
@@ -79,7 +79,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
-        partial(fuse_conversions, multiplied=multiplied),
+        partial(fuse_conversions, multiplied=multiplied.matrices),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?

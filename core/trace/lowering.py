@@ -404,3 +404,11 @@ class Collective(Host):
     """
 
     what: Shared
+
+
+class Multiplied(NamedTuple):
+    """The half floats that a target has kernels for: of products of matrices, and of
+    convolutions."""
+
+    matrices: tuple[np.dtype, ...] = ()
+    images: tuple[np.dtype, ...] = ()

@@ -33,9 +33,15 @@ from treadle.backends.cpu.sources import (
     sources_of,
 )
 from treadle.backends.cpu.strands import strands_of
-from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, integer_unit
+from treadle.backends.cpu.target import (
+    bfloat_unit,
+    cpu_count,
+    host,
+    integer_unit,
+    multiplies_singles,
+)
 from treadle.backends.memory import room, size_class
-from treadle.dtypes import bfloat16
+from treadle.dtypes import bfloat16, float16
 from treadle.fuse.lowering.launches import (
     Calls,
     Kernels,
@@ -51,7 +57,7 @@ from treadle.plan.steps import (
     Plan,
 )
 from treadle.plan.target import Strands, Work
-from treadle.trace.lowering import Lowering
+from treadle.trace.lowering import Lowering, Multiplied
 
 _supported = functools.cache(supported)
 
@@ -87,8 +93,9 @@ class CPUTarget:
         )
 
     @property
-    def multiplied(self) -> Sequence[np.dtype]:
-        return (bfloat16,) if bfloat_unit() else ()
+    def multiplied(self) -> Multiplied:
+        pairs = (bfloat16,) if bfloat_unit() else ()
+        return Multiplied((*pairs, float16) if multiplies_singles() else pairs, pairs)
 
     @property
     def integers(self) -> Sequence[np.dtype]:
@@ -125,7 +132,7 @@ class CPUTarget:
         what = product.contraction
         count = threads.num_threads()
         if isinstance(what, Contraction) and what.half is not None:
-            speed = bfloat.unit().speed
+            speed = bfloat.unit(what.half).speed
             return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction) and what.short:
             speed = integers.unit(*what.dtypes[:2]).speed

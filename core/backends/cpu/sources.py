@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
+from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.nest import emit
@@ -94,7 +95,8 @@ def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
     if isinstance(what, Contraction) and what.half is not None:
-        return bfloat.source(Dtypes(*what.dtypes))
+        few = bfloat_schedule.needs_few(what, bfloat.unit(what.half).speed)
+        return bfloat.source(Dtypes(*what.dtypes), _part_of(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
@@ -107,7 +109,10 @@ def product_source(product: ProductKernel) -> native.Source:
 
 def _part(product: Contraction) -> gemm.Part:
     """The module that has the kernel of a product, whatever its open sizes are."""
-    few = needs_few(product, gemm.tile(product.dtype))
+    return _part_of(needs_few(product, gemm.tile(product.dtype)))
+
+
+def _part_of(few: bool | None) -> gemm.Part:
     if few is None:
         return gemm.Part.ALL
     return gemm.Part.FEW if few else gemm.Part.PLAIN

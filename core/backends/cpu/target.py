@@ -170,6 +170,11 @@ def multiplies_pairs() -> bool:
     return {"avx512bf16", "avx512bw", "bmi2"} <= host().flags
 
 
+def multiplies_singles() -> bool:
+    """Whether products of float16 are made of elements that are floats in registers."""
+    return host().vector_bytes == 64 and {"avx512bw", "bmi2"} <= host().flags
+
+
 @functools.cache
 def integer_unit() -> str:
     """What products of small integers are to be made by: a name from above, or

@@ -28,7 +28,7 @@ from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
 from treadle.plan.target import Target
 from treadle.run.eager import meaning as run_op
-from treadle.trace.lowering import Lowering
+from treadle.trace.lowering import Lowering, Multiplied
 
 _BYTE, _BOOL, _PLACE = np.dtype(np.uint8), np.dtype(np.bool_), np.dtype(np.int32)
 
@@ -137,7 +137,7 @@ class ReferenceTarget(Target):
     name = "reference"
     identity = name
     widens_halves = True
-    multiplied = ()
+    multiplied = Multiplied()
     integers = ()
 
     def lowering(self, eq: Equation) -> Lowering:

@@ -26,6 +26,7 @@ import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
 from treadle.backends.cpu.bfloat.pack import PACKERS, emit_pack
+from treadle.backends.cpu.bfloat.singles import SingleInstructions, SingleUnit
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
@@ -40,7 +41,7 @@ from treadle.backends.cpu.bfloat.unit import (
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
-from treadle.backends.cpu.gemm.kernel import machine_for
+from treadle.backends.cpu.gemm.kernel import Part, emit_either, machine_for
 from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
@@ -59,14 +60,18 @@ from treadle.backends.cpu.target import (
     AVX512_BF16,
     bfloat_unit,
     host,
+    llvm,
 )
+from treadle.dtypes import bfloat16, float16
 
 _FLOAT32 = np.dtype(np.float32)
 _CHUNK = 128  # columns that are packed at once
 
 
-def unit() -> Unit:
-    """What multiplies bfloat16 on this machine."""
+def unit(dtype: np.dtype = bfloat16) -> Unit:
+    """What multiplies half floats on this machine."""
+    if dtype == float16:
+        return SingleUnit(SingleInstructions())
     name = bfloat_unit()
     if name in (AMX, AMX_MODEL):
         return TileUnit(tiles.Instructions() if name == AMX else tiles.Model())
@@ -75,20 +80,26 @@ def unit() -> Unit:
 
 
 @functools.cache
-def source(dtypes: Dtypes) -> Source:
-    """The kernel ``contract`` for operands and results of these dtypes."""
+def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
+    """The kernel of products for operands and results of these dtypes."""
     names = [dtype.name for dtype in dtypes]
-    if not {"bfloat16", "float32"}.issuperset(names):
+    halves = {dtype for dtype in dtypes if dtype != _FLOAT32}
+    if len(halves) != 1 or not halves.issubset((bfloat16, float16)):
         raise NotImplementedError(
-            f"no product of halves for {', '.join(names)}: only bfloat16 and float32"
+            f"no product of halves for {', '.join(names)}: only of bfloat16 and "
+            "float32, or of float16 and float32"
         )
-    found = unit()
-
+    found = unit(*halves)
+    key = f"{part.value}/{found.name}/{' '.join(names)}"
+    if part is Part.ALL:
+        others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)
+        return Source(key, part.value, emit_either, needs=others)
+    needs = () if part is Part.FEW else (_packing(dtypes, found),)
     return Source(
-        f"contract/{found.name}/{' '.join(names)}",
-        "contract",
-        lambda: emit_module(dtypes, found, apart=True),
-        needs=(_packing(dtypes, found),),
+        key,
+        part.value,
+        lambda: emit_module(dtypes, found, part, apart=True),
+        needs=needs,
     )
 
 
@@ -105,13 +116,19 @@ def _packing(dtypes: Dtypes, unit: Unit) -> Source:
     return Source(f"pack/{unit.name}/{names}", PACKERS[0], emit, exports=PACKERS[1:])
 
 
-def emit_module(dtypes: Dtypes, unit: Unit, apart: bool = False) -> str:
-    """IR of everything that operands and results of some dtypes need.
+def emit_module(
+    dtypes: Dtypes, unit: Unit, part: Part = Part.PLAIN, apart: bool = False
+) -> str:
+    """IR of what operands and results of some dtypes need.
 
     apart: whether another module packs operands.
     """
     b = Builder()
     a, by, c = unit.operands(dtypes)
+    if part is Part.FEW:
+        llvm().initialize_native_asmparser()  # for the assembly in the kernels
+        emit_dispatch(b, part.value, unit.few(b, a, by, c))
+        return b.text()
     if apart:
         for name in PACKERS:
             b.declare(f"void @{name}(ptr, i64, i64, i64, i64, ptr, i64)")
@@ -124,7 +141,7 @@ def emit_module(dtypes: Dtypes, unit: Unit, apart: bool = False) -> str:
     _emit_columns(b, unit, c)
     _emit_product(b, unit)
     kinds = {Kind.PRODUCT: "product", Kind.PANELS: "panels"}
-    emit_dispatch(b, "contract", kinds | unit.more(b, a, by, c))
+    emit_dispatch(b, part.value, kinds | unit.more(b, a, by, c))
     return b.text()
 
 

@@ -1,10 +1,11 @@
 """Packs operands for units: blocks of 32 x 16 words, padded with zeros along k.
 
 A word of 32 bits holds a *group* of elements that follow each other along k: a pair of
-bfloat16, so that a block has 32 k, or four bytes (`treadle.backends.cpu.integers`), so
-that it has 64. A's rows become blocks [32 rows][k], B's columns blocks [16 groups of k]
-[32 columns][group], one behind the other along k. Both are an operand's `outer` axis
-(rows of A or columns of B) against k, in one of two orders::
+bfloat16, so that a block has 32 k, four bytes (`treadle.backends.cpu.integers`), so
+that it has 64, or a float (`singles`): 16. A's rows become blocks [32 rows][k], B's
+columns blocks [16 groups of k][32 columns][group], one behind the other along k. Both
+are an operand's `outer` axis (rows of A or columns of B) against k, in one of two
+orders::
 
     lines    [outer][k]                   as they lie, if k is contiguous
     groups   [k / group][outer][group]    lines interleaved, if the outer axis is
@@ -133,6 +134,9 @@ def _interleave(
             inside = b.op(f"icmp slt i64 {i}, %k")
             count = b.op(f"select i1 {inside}, i64 {left}, i64 0")
         values.append(form.read(b, line, count, SIDE))
+    if form.group == 1:
+        b(f"store {form.vector(SIDE)} {values[0]}, ptr {target}, align 64")
+        return
     if form.group == 4:
         values = [_as_halves(b, *values[i : i + 2]) for i in (0, 2)]
     for half in (0, 1):

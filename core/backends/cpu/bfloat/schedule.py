@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from treadle.backends.cpu.bfloat.few_rows import FEW_ROWS, SUMS_BLOCK
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
+    LINE_BYTES,
     SIDE,
     SUMS_BYTES,
     WORDS,
@@ -32,6 +34,7 @@ _READ = 0.03  # cycles to read an element of B where it lies
 _DEEP = 32  # times as many k as rows: adding up lanes at the end takes less then
 _COLUMNS = 8
 _BLOCK = Tile(lanes=16, rows=SIDE)
+_STREAMED = 1 << 14  # sums of all rows, which each few rows of B are added to
 _LONG = 1 << 12  # elements of k, above which a small result is made in blocks of k ...
 _SMALL = 3 << 18  # ... if it has at most so many elements
 
@@ -49,7 +52,7 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
     sizes = product.b0 * product.b1, product.m, product.n, product.k
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     alone = not is_dim(sizes[0]) and sizes[0] == 1
-    steps = b.row, b.column
+    steps = product.a.column, b.row, b.column
     chosen = numbers(_blocks, (speed, threads, shared or alone, *sizes, *steps))
     count = FIRST + len(ProductWord) + len(TileWord)
     words: list[int] = [0] * count
@@ -59,6 +62,7 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
         words[word + 1 : word + 5] = _steps(of)
     words[ProductWord.BATCH1] = product.b1
     words[ProductWord.BATCHES] = sizes[0]
+    words[ProductWord.ROWS] = product.m
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
     panels, scratch = chosen[-2:]
@@ -67,6 +71,29 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
         return [launch]
     words[Word.KIND], words[Word.TASKS] = Kind.PANELS, panels
     return [Scheduled(tuple(words), panels, scratch), launch]
+
+
+def needs_few(product: Contraction, speed: Speed) -> bool | None:
+    """Whether it is one of `FEW_KINDS`; None if that depends on open sizes."""
+    m, n, k, a, b = product.m, product.n, product.k, product.a, product.b
+    kinds = [
+        kind
+        for kind, step in ((Kind.STREAMED, b.column), (Kind.TURNED, b.row))
+        if is_dim(step) or step == 1
+    ]
+    most = max([_most_rows(kind, speed) for kind in kinds], default=0)
+    may = [is_dim(m) or m <= most, *(is_dim(size) or size >= SIDE for size in (n, k))]
+    if not all(may) or not (is_dim(a.column) or a.column == 1):
+        return False
+    steps = a.column, b.row, b.column
+    if any(map(is_dim, (m, n, k, *steps))):
+        return None
+    return m <= _most_rows(Kind.STREAMED if b.column == 1 else Kind.TURNED, speed)
+
+
+def _most_rows(kind: Kind, speed: Speed) -> int:
+    most = speed.turned_rows
+    return most if kind == Kind.TURNED else min(most, FEW_ROWS)
 
 
 def _steps(of: Strides) -> tuple[int, ...]:
@@ -101,14 +128,19 @@ def _blocks(
     m: int,
     n: int,
     k: int,
+    a_column: int,
     b_row: int,
     b_column: int,
 ) -> tuple[int, ...]:
     """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
     the product packs what it reads) and the bytes of scratch.
 
-    one_b: whether all batch elements have the same B. b_row, b_column: its steps.
+    one_b: whether all batch elements have the same B. a_column, b_row, b_column: steps.
     """
+    kind = Kind.STREAMED if b_column == 1 else Kind.TURNED
+    few = m <= _most_rows(kind, speed) and min(n, k) >= SIDE
+    if few and a_column == 1 and 1 in (b_row, b_column):
+        return _few(kind, speed, threads, batches, m, n, k)
     if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _DEEP * m:
         return _few_rows(speed, threads, batches, m, n, k)
     tiles, panels = _groups(m, SIDE), _groups(n, SIDE)
@@ -159,6 +191,28 @@ def _few_rows(
     return (
         *(Kind.FEW_ROWS, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, lines, speed.starts, 0, _CHUNK, 1),
+        *(0, tasks * stride),
+    )
+
+
+def _few(
+    kind: Kind, speed: Speed, threads: int, batches: int, m: int, n: int, k: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.TURNED and Kind.STREAMED."""
+    tasks = task_count(batches * n * k * max(_READ, m / speed.faster / WORDS), threads)
+    batch_groups = min(batches, tasks)
+    columns = min(_groups(n, 2 * SIDE), _groups(tasks, batch_groups))
+    tasks = batch_groups * columns
+    # Room for columns before the first whole line, and behind the last ones.
+    most = _STREAMED // min(m, FEW_ROWS) // SIDE * SIDE
+    chunk = min(most, round_up(n, SIDE))
+    sums = (chunk // SIDE + 4) * SUMS_BLOCK
+    # Two lines more, so that rows do not all use the same cache sets.
+    line = round_up(k, SIDE) * (LINE_BYTES // speed.depth) + 4 * LINE_BYTES
+    stride = sums + round_up(m, FEW_ROWS) * line
+    return (
+        *(kind, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
+        *(batch_groups, 1, columns, line, sums, 0, chunk, 1),
         *(0, tasks * stride),
     )
 

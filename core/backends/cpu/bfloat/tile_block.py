@@ -45,6 +45,9 @@ class TileUnit:
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
         return halves_of(dtypes, self)
 
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
+
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         return {}
 

@@ -11,7 +11,7 @@ To all of them subnormal numbers are zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Speed:
     few_rows: most rows of A for which B is read where it lies, if k is contiguous.
     k_block: elements of k that are packed at once where sums are long and the result is
       small; 0 if all are.
+    turned_rows: most rows of A for which B is turned in registers (`bfloat.turned`), or
+      streamed, if these are few enough; 0 if it always is packed.
     """
 
     faster: int
@@ -70,6 +72,7 @@ class Speed:
     starts: int = 0
     few_rows: int = 0
     k_block: int = 0
+    turned_rows: int = 0
 
 
 class Dtypes(NamedTuple):
@@ -120,6 +123,17 @@ class Operand(Protocol):
         """The first of 32 sums, `count` of them."""
 
 
+@runtime_checkable
+class Halves(Operand, Protocol):
+    """Elements of two bytes, or floats that are rounded to them."""
+
+    def words(self, b: Builder, address: str, count: str) -> str:
+        """16 words of 32 elements of two bytes, of which there are `count`."""
+
+    def packed(self, b: Builder, words: str) -> list[str]:
+        """Vectors of words as they are packed, of words of two elements."""
+
+
 class Unit(Protocol):
     """How blocks are multiplied.
 
@@ -146,6 +160,10 @@ class Unit(Protocol):
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         """Writes functions for other kinds of products; says which."""
 
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        """Writes functions for products of few rows (`bfloat.few_rows`); says for which
+        kinds."""
+
     def packed(self, b: Builder, rows: str, k: str) -> None:
         """After rows of A have been packed, with so many k, for a block."""
 
@@ -161,6 +179,12 @@ class Rounds(Protocol):
 
     def rounded(self, b: Builder, floats: str) -> str:
         """32 floats as the bits of bfloat16, ties to even."""
+
+
+def skipped(b: Builder, base: str, index: str, step: str | int) -> str:
+    """base + index * step bytes."""
+    nbytes = b.op(f"mul i64 {index}, {step}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")
 
 
 def line_mask(b: Builder, count: str, lanes: int = SIDE) -> str:
@@ -227,6 +251,13 @@ class Format:
             f"{_MASK} {line_mask(b, count)}, {self._memory} zeroinitializer)"
         )
         return value if self.short else self.unit.rounded(b, value)
+
+    def words(self, b: Builder, address: str, count: str) -> str:
+        value = self.read(b, address, count, SIDE)
+        return b.op(f"bitcast <{SIDE} x i16> {value} to <{WORDS} x i32>")
+
+    def packed(self, b: Builder, words: str) -> list[str]:
+        return [words]
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         value = self.unit.rounded(b, sums) if self.short else sums

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from treadle.backends.cpu.bfloat.streamed import emit_streamed
+from treadle.backends.cpu.bfloat.turned import emit_turned
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
     BLOCK_BYTES,
@@ -25,20 +27,26 @@ from treadle.backends.cpu.bfloat.unit import (
     SUMS_ROW,
     WORDS,
     Dtypes,
+    Halves,
     Operand,
     Speed,
     halves_of,
+    skipped,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.pairs import (
+    added_by_instructions,
     added_by_model,
     halves,
     rounded_by_instruction,
     rounded_by_model,
     splat_word,
 )
-from treadle.backends.cpu.gemm.arguments import Kind
+from treadle.backends.cpu.gemm.arguments import Kind, Tile
+from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import minimum
+from treadle.backends.cpu.gemm.square_x86 import shuffled_square
+from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.target import AVX512_BF16, AVX512_BF16_MODEL, llvm
 
 ROWS = 14
@@ -47,6 +55,7 @@ ROWS = 14
 _LANES = 16
 _ROW = LINE_BYTES
 _UNROLLED = WORDS // PARTS
+_WORDS = Machine("i32", Tile(lanes=WORDS, rows=ROWS), "")
 
 TILE = (
     "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, "
@@ -67,12 +76,24 @@ class Vectors(Protocol):
     def rounded(self, b: Builder, floats: str) -> str:
         """See `Unit`."""
 
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        """See `few_rows.Adds`."""
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        """See `few_rows.Adds`."""
+
 
 class VectorUnit:
     """AVX512-BF16, or the model of it."""
 
     state = "i64"
-    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512)
+    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512, turned_rows=16)
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -90,6 +111,12 @@ class VectorUnit:
 
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         return {}
+
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        assert isinstance(by, Halves)
+        emit_turned(b, self.vectors, a, by, c)
+        emit_streamed(b, self.vectors, a, by, c)
+        return {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}
 
     def packed(self, b: Builder, rows: str, k: str) -> None:
         pass
@@ -144,15 +171,31 @@ class Instructions:
 
     name = AVX512_BF16
 
+    def kernel(self, rows: int, vectors: int, short: bool) -> Kernel:
+        """A tile, whose results are halves if they are `short`."""
+        return _Kernel(rows, vectors, short)
+
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_instruction(b, floats)
+
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        return added_by_instructions(b, sums, lines, steps)
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        return shuffled_square(b, rows)
 
     def define(self, b: Builder, c: Operand) -> None:
         short = c.dtype.itemsize == 2
         emit_assembly(
             b,
             [
-                _Kernel(rows, vectors, short)
+                self.kernel(rows, vectors, short)
                 for vectors in (1, 2)
                 for rows in range(1, ROWS + 1)
             ],
@@ -369,6 +412,36 @@ class Model:
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_model(b, floats)
 
+    def added(
+        self,
+        b: Builder,
+        sums: Sequence[Sequence[str]],
+        lines: Sequence[str],
+        steps: Sequence[Sequence[str]],
+    ) -> list[list[str]]:
+        found = [list(row) for row in sums]
+        for k, vectors in enumerate(steps):
+            for line, row in zip(lines, found, strict=True):
+                place = b.op(f"getelementptr i8, ptr {line}, i64 {4 * k}")
+                word = splat_word(b, place)
+                for j, x in enumerate(vectors):
+                    row[j] = self.product_added(b, row[j], word, x)
+        return found
+
+    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
+        return transposed(b, _WORDS, list(rows))
+
+    def product_added(self, b: Builder, total: str, word: str, by: str) -> str:
+        """Sixteen sums, and the products of two vectors of words."""
+        return added_by_model(b, total, halves(b, word), halves(b, by))
+
+    def _step(self, b: Builder, sums: str, factor: str, panel: str) -> None:
+        floats, words = f"<{_LANES} x float>", f"<{_LANES} x i32>"
+        by = b.op(f"load {words}, ptr {panel}, align 64")
+        total = b.op(f"load {floats}, ptr {sums}, align 64")
+        total = self.product_added(b, total, factor, by)
+        b(f"store {floats} {total}, ptr {sums}, align 64")
+
     def define(self, b: Builder, c: Operand) -> None:
         both = f"<{SIDE} x float>"
         with b.function(f"define internal void @tile({TILE})"):
@@ -385,10 +458,10 @@ class Model:
                     block = b.op(f"udiv i64 {pair}, {WORDS}")
                     within = b.op(f"urem i64 {pair}, {WORDS}")
                     word = skipped(b, line, block, str(BLOCK_BYTES))
-                    factor = halves(b, splat_word(b, skipped(b, word, within, "4")))
+                    factor = splat_word(b, skipped(b, word, within, "4"))
                     panel = skipped(b, "%b", pair, str(4 * SIDE))
                     for j, vector in enumerate(vectors):
-                        _model_step(b, vector, factor, skipped(b, panel, str(j), "64"))
+                        self._step(b, vector, factor, skipped(b, panel, str(j), "64"))
                 with b.when(b.op("icmp ne i64 %last, 0")):
                     row = b.op(f"load {both}, ptr {place}, align 64")
                     c.write(b, row, skipped(b, "%c", i, "%c_row"), "%columns")
@@ -400,17 +473,3 @@ def words_of(b: Builder) -> str:
     missing = b.op(f"sub i64 {PARTS}, %parts")
     missing = b.op(f"mul i64 {missing}, {_UNROLLED}")
     return b.op(f"sub i64 {b.op(f'mul i64 %steps, {WORDS}')}, {missing}")
-
-
-def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:
-    floats, words = f"<{_LANES} x float>", f"<{_LANES} x i32>"
-    by = halves(b, b.op(f"load {words}, ptr {panel}, align 64"))
-    total = b.op(f"load {floats}, ptr {sums}, align 64")
-    total = added_by_model(b, total, factor, by)
-    b(f"store {floats} {total}, ptr {sums}, align 64")
-
-
-def skipped(b: Builder, base: str, index: str, step: str | int) -> str:
-    """base + index * step bytes."""
-    nbytes = b.op(f"mul i64 {index}, {step}")
-    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")

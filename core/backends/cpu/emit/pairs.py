@@ -87,3 +87,52 @@ def added_by_model(
         found = b.op(f"call {floats} @llvm.fma.{suffix}({values})")
         total = flushed(b, found, lanes)
     return total
+
+
+def added_by_instructions(
+    b: Builder,
+    sums: Sequence[Sequence[str]],
+    lines: Sequence[str],
+    steps: Sequence[Sequence[str]],
+    adds: str = "vdpbf16ps",
+) -> list[list[str]]:
+    """Rows of vectors of sums, to which an instruction adds the products of words in
+    memory, of which each row has a line, and of vectors of words, as many as sums:
+    those of each step with the next word of a line.
+
+    As one piece of assembly, of which LLVM takes longer for each piece than for each
+    instruction, and splits words in memory from what multiplies by them.
+    """
+    floats, words = "<16 x float>", "<16 x i32>"
+    flat = [x for row in sums for x in row]
+    width, count = len(sums[0]), len(flat)
+    first = 2 * count + len(lines)
+    text = [
+        f"{adds} {4 * k}(${2 * count + i}){{1to16}}, ${first + k * width + j}, "
+        f"${i * width + j}"
+        for k, vectors in enumerate(steps)
+        for i in range(len(lines))
+        for j in range(len(vectors))
+    ]
+    given = [x for vectors in steps for x in vectors]
+    constraints = [
+        *(["=&v"] * count),
+        *(str(i) for i in range(count)),
+        *(["r"] * len(lines)),
+        *(["v"] * len(given)),
+        "~{memory}",
+    ]
+    values = [
+        *(f"{floats} {x}" for x in flat),
+        *(f"ptr {line}" for line in lines),
+        *(f"{words} {x}" for x in given),
+    ]
+    kinds = f"{{ {', '.join([floats] * count)} }}" if count > 1 else floats
+    joined = "\\0A".join(text)
+    found = b.op(
+        f'call {kinds} asm "{joined}", "{",".join(constraints)}"({", ".join(values)})'
+    )
+    if count == 1:
+        return [[found]]
+    new = [b.op(f"extractvalue {kinds} {found}, {i}") for i in range(count)]
+    return [new[i : i + width] for i in range(0, count, width)]

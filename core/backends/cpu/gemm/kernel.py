@@ -153,7 +153,7 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
     key = f"{part.value}/{scalar}"
     if part is Part.ALL:
         others = source(dtype, Part.PLAIN), source(dtype, Part.FEW)
-        return Source(key, part.value, _emit_either, needs=others)
+        return Source(key, part.value, emit_either, needs=others)
 
     def machine() -> Machine:
         return replace(machine_for(dtype, host()), apart=True)
@@ -167,12 +167,13 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
     return Source(key, part.value, emit, within=larger, needs=needs)
 
 
-def _emit_either() -> str:
+def emit_either() -> str:
     """IR of what calls the modules of many and of few rows."""
     b = Builder()
     for part in (Part.PLAIN, Part.FEW):
         b.lines.append(f"declare void @{part.value}(ptr, i64)")
-    plain = dict.fromkeys((Kind.PRODUCT, Kind.FEW_ROWS), Part.PLAIN.value)
+    kinds = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
+    plain = dict.fromkeys(kinds, Part.PLAIN.value)
     few = dict.fromkeys(FEW_KINDS, Part.FEW.value)
     emit_dispatch(b, Part.ALL.value, plain | few)
     return b.text()

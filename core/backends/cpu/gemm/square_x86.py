@@ -6,6 +6,8 @@ square of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treadle.backends.cpu.emit.builder import Builder
 
 _SIDE, _GROUP = 16, 4
@@ -49,6 +51,22 @@ def turned_square(
     return [
         b.op(f"extractvalue {{ {kinds} }} {found}, {number}") for number in range(_SIDE)
     ]
+
+
+def shuffled_square(b: Builder, rows: Sequence[str]) -> list[str]:
+    """Vectors of the same word of each of 16 vectors of words."""
+    words = f"<{_SIDE} x i32>"
+    text = "\\0A".join(
+        _shuffles(
+            [f"${i}" for i in range(_SIDE)], [f"${_SIDE + i}" for i in range(_GROUP)]
+        )
+    )
+    kinds = ", ".join([words] * (_SIDE + _GROUP))
+    outputs = ["=v"] * _SIDE + ["=&v"] * _GROUP
+    constraints = ",".join(outputs + [str(i) for i in range(_SIDE)])
+    given = ", ".join(f"{words} {row}" for row in rows)
+    found = b.op(f'call {{ {kinds} }} asm "{text}", "{constraints}"({given})')
+    return [b.op(f"extractvalue {{ {kinds} }} {found}, {i}") for i in range(_SIDE)]
 
 
 def _shuffles(rows: list[str], spare: list[str]) -> list[str]:

@@ -22,8 +22,8 @@ from treadle.backends.cpu.bfloat.unit import (
     SIDE,
     WORDS,
     Operand,
+    skipped,
 )
-from treadle.backends.cpu.bfloat.vectors import skipped
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import (

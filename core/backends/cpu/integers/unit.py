@@ -24,8 +24,9 @@ from treadle.backends.cpu.bfloat.unit import (
     Dtypes,
     Operand,
     Speed,
+    skipped,
 )
-from treadle.backends.cpu.bfloat.vectors import row_tiles, skipped
+from treadle.backends.cpu.bfloat.vectors import row_tiles
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
@@ -99,6 +100,9 @@ class IntegerUnit:
     def packed(self, b: Builder, rows: str, k: str) -> None:
         if self.alike:
             b(f"call void @row_starts(ptr {rows}, i64 {k})")
+
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
 
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         if not self.speed.few_rows:

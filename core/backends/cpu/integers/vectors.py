@@ -23,12 +23,12 @@ from treadle.backends.cpu.bfloat.unit import (
     SUMS_ROW,
     WORDS,
     Operand,
+    skipped,
 )
 from treadle.backends.cpu.bfloat.vectors import (
     TILE,
     Kernel,
     emit_assembly,
-    skipped,
     words_of,
 )
 from treadle.backends.cpu.emit.builder import Builder

@@ -9,16 +9,17 @@ import numpy as np
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.bfloat import kernel, schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
-from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.gemm.arguments import FEW_KINDS, Word
+from treadle.backends.cpu.gemm.kernel import Part
 from treadle.backends.cpu.run import native
 from treadle.kernels.contract import Contraction
 
 
-def address(dtypes: Dtypes, unit: Unit) -> int:
+def address(dtypes: Dtypes, unit: Unit, part: Part = Part.PLAIN) -> int:
     source = native.Source(
-        f"test/{unit.name}/{dtypes}",
-        "contract",
-        lambda: kernel.emit_module(dtypes, unit),
+        f"test/{part.value}/{unit.name}/{dtypes}",
+        part.value,
+        lambda: kernel.emit_module(dtypes, unit, part),
     )
     return native.load([source])[source.key]
 
@@ -43,5 +44,8 @@ def product(
     unit = unit or kernel.unit()
     launches = tuple(schedule.schedule(contraction, unit.speed, num_threads))
     pointers = {Word.A: a, Word.B: b, Word.C: c}
-    where = address(Dtypes(a.dtype, b.dtype, c.dtype), unit)
+    few = launches[0].words[Word.KIND] in FEW_KINDS
+    assert schedule.needs_few(contraction, unit.speed) == few
+    part = Part.FEW if few else Part.PLAIN
+    where = address(Dtypes(a.dtype, b.dtype, c.dtype), unit, part)
     return calls.Call(launches, pointers, hooks, where)

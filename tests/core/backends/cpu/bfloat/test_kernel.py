@@ -3,6 +3,7 @@ by what this machine has."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -43,13 +44,15 @@ UNITS = [*MODELS, *([kernel.unit()] if bfloat_unit() else [])]
 EACH = pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
 
 
-def check(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """c is the product of what is left of a and b as bfloat16, within rounding."""
-    a, b = (x.astype(bfloat16).astype(np.float64) for x in (a, b))
+def check(
+    c: np.ndarray, a: np.ndarray, b: np.ndarray, half: np.dtype = bfloat16
+) -> None:
+    """c is the product of what is left of a and b as half floats, within rounding."""
+    a, b = (x.astype(half).astype(np.float64) for x in (a, b))
     scale = np.abs(a) @ np.abs(b) + 1e-30
     error = np.abs(c.astype(np.float64) - a @ b) - 2e-6 * scale
-    if c.dtype == bfloat16:
-        error -= np.abs(a @ b) * 2.0**-8
+    if c.dtype == half:
+        error -= np.abs(a @ b) * float(ml_dtypes.finfo(half).eps)
     assert error.max() <= 0
 
 
