@@ -157,7 +157,7 @@ class _Lower(Rewriter):
     def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Half floats are summed in single precision, and rounded once."""
         dtype, is_product = eq.outputs[0].type.dtype, eq.op is dot_general
-        alone = is_product and _adds_nothing(eq)
+        alone = is_product and adds_nothing(eq)
         images = self.multiplied.images
         if not is_product and dtype in images and not adds_results(eq, x, y):
             return convolution(self, eq, x, y, images)
@@ -254,9 +254,9 @@ def _is_long(dtype: np.dtype) -> bool:
     return dtypes.is_integer(dtype) and dtype.itemsize > SUMS[0].itemsize
 
 
-def _adds_nothing(eq: Equation) -> bool:
-    """Whether each sum has one term: half floats, of which kernels add pairs, are
-    multiplied sooner where they are converted."""
+def adds_nothing(eq: Equation) -> bool:
+    """Whether each sum of a product of matrices has one term: it is multiplied where it
+    is read, if no kernel adds; half floats, of which kernels add pairs, always."""
     shape, axes = eq.inputs[0].type.shape, eq.params["contract"][0]
     return all([one(shape[axis]) for axis in axes])
 

@@ -19,7 +19,9 @@ from treadle.control.while_loop import while_loop
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
 from treadle.ir.walk import live
+from treadle.ops.dot import dot_general
 from treadle.ops.movement import reshape, transpose
+from treadle.passes.contractions import adds_nothing
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Elementwise, Product, Reduction, View, written
 
@@ -114,7 +116,8 @@ def _chosen(graph: Graph, consts: Sequence[Var]) -> set[Equation]:
 
 
 def _is_no_larger(eq: Equation) -> bool:
-    """Whether results are no larger than an operand, or stored in any case."""
+    """Whether results are no larger than an operand, or stored in any case: products
+    without a sum are made where they are read."""
     how = eq.op.lowering
     arrays = [a for a in eq.inputs if isinstance(a, Var)]
     if not arrays or eq.op.effect or eq.graphs:
@@ -125,6 +128,8 @@ def _is_no_larger(eq: Equation) -> bool:
         return any(
             a.type.ndim == out.ndim and a.type.dtype.itemsize >= size for a in arrays
         )
+    if eq.op is dot_general and adds_nothing(eq):
+        return False
     return isinstance(how, (Reduction, Product)) or eq.op in _SAME_SIZE
 
 

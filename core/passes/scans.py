@@ -30,6 +30,7 @@ from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
 from treadle.ops.reduce import reduce_sum
+from treadle.passes.contractions import adds_nothing
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.scopes import within
 from treadle.trace.axes import MappedAxis
@@ -440,7 +441,10 @@ def _exchanged(eq: Equation) -> Equation:
 def _joins(eq: Equation, timed: set[Var]) -> bool:
     """Whether products of all iterations are worth being one. They are not where each
     has a matrix of its own, columns last, and shares less than that with the others:
-    what is read is the same, in or outside of the loop."""
+    what is read is the same, in or outside of the loop. Those without a sum are larger
+    than what they are made of, and made where they are read."""
+    if adds_nothing(eq):
+        return False
     own = [i for i, a in enumerate(eq.inputs) if a in timed]
     if len(own) != 1:
         return True

@@ -31,6 +31,10 @@ STAYS: dict[str, tuple[Body, str]] = {
         lambda m, h, w, v: h + m.exp(v[:, None, :] - w[None]).sum(1),
         "exp",
     ),
+    "a product without a sum": (
+        lambda m, h, w, v: h + m.exp(m.einsum("i,j->ij", v.sum(1), w.sum(0))),
+        "exp",
+    ),
     "what changes": (lambda m, h, w, v: m.exp(-h * h) @ w, "exp"),
 }
 

@@ -168,3 +168,24 @@ def test_what_stays_in_the_loop_takes_no_memory_for_all_iterations(name: str) ->
     # Sums of thousands of terms that cancel: as near as their size lets them be.
     near = 1e-5 * float(np.abs(wanted).max())
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=near)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_products_without_a_sum_are_not_stored_for_all_iterations(heads: int) -> None:
+    length, size = 20, 48
+
+    def f(library: Any, m: Any) -> Any:
+        def step(state: Any, row: Any) -> Any:
+            k = row.reshape(heads, -1)
+            state = 0.9 * state + m.einsum("hi,hj->hij", k, m.tanh(k))
+            return state, m.einsum("hij,hj->hi", state, k)
+
+        state = m.zeros((heads, size // heads, size // heads), "float32")
+        return lambda rows: library.scan(step, state, rows)[1]
+
+    rows = np.random.default_rng(0).normal(size=(length, size)).astype(np.float32)
+    program = td.jit(f(td, tnp)).lower(rows).compile()
+    product = 4 * size * size // heads
+    assert program.memory_analysis().temporaries < 8 * product
+    wanted = jax.jit(f(jax.lax, jnp))(rows)
+    np.testing.assert_allclose(program(rows), wanted, rtol=2e-5, atol=1e-5)
