@@ -34,6 +34,9 @@ _NONE = {
     "casting": "convert with `x.astype(dtype)`",
 }
 
+_MARK = "_adds_remedies"
+"""What hooks of ours have, also those of an import before this one."""
+
 
 def add_remedy(
     error: BaseException, boundary: Callable[..., Any] | None = None
@@ -129,21 +132,28 @@ def _remedy(function: Any, keyword: str) -> str:
 
 def show_remedies() -> None:
     """Has them shown with errors that nobody catches: by Python and by IPython, which
-    know who shows an error, but nobody who sees one pass."""
-    before = sys.excepthook
-
-    def hook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        _add_safely(error)
-        before(kind, error, trace)
-
-    sys.excepthook = hook
+    know who shows an error, but nobody who sees one pass. Once, however often the
+    library is imported."""
+    if not getattr(sys.excepthook, _MARK, False):
+        sys.excepthook = _hook_before(sys.excepthook)
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python is not None else None
     # One function at most is told of errors there: another library's stays.
     if shell is not None and not shell.custom_exceptions:
         shell.set_custom_exc((TypeError,), _show_in_shell)
+
+
+def _hook_before(shows: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that adds a remedy, then has another one show the error."""
+
+    def hook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        _add_safely(error)
+        shows(kind, error, trace)
+
+    setattr(hook, _MARK, True)
+    return hook
 
 
 def _show_in_shell(

@@ -18,6 +18,7 @@ import linecache
 import threading
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -57,15 +58,16 @@ class _Source(NamedTuple):
                 found.append(node)
         return found[::-1]
 
-    def handlers(self, line: int, column: int) -> list[tuple[ast.expr | None, int]]:
-        """What errors from a position meet, the innermost first: which classes are
-        caught there, and in which line."""
+    def handlers(self, frame: FrameType) -> list[tuple[ast.expr | None, int]]:
+        """What errors from where a frame is meet, the innermost first: which classes
+        are caught there, and in which line."""
+        line, column = _position(frame)
         return [
             caught
             for s in self.path(line, column)
             if isinstance(s, ast.Try | ast.With)
             and any(covers(b, line, column) for b in s.body)
-            for caught in _caught_by(s)
+            for caught in _caught_by(s, frame)
         ]
 
     def place(self, statement: ast.stmt) -> Place:
@@ -185,14 +187,16 @@ def caught_at(
     while frame is not None and depth(frame) > within:
         source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
         if source is not None:
-            for caught, line in source.handlers(*_position(frame)):
+            for caught, line in source.handlers(frame):
                 if _may_catch(caught, kind, frame):
                     return f"{source.file}:{line}"
         frame = frame.f_back
     return ""
 
 
-def _caught_by(statement: ast.Try | ast.With) -> list[tuple[ast.expr | None, int]]:
+def _caught_by(
+    statement: ast.Try | ast.With, frame: FrameType
+) -> list[tuple[ast.expr | None, int]]:
     """Which classes a `try` or a `with suppress(...)` catches, each in which line."""
     if isinstance(statement, ast.Try):
         return [(handler.type, handler.lineno) for handler in statement.handlers]
@@ -200,32 +204,38 @@ def _caught_by(statement: ast.Try | ast.With) -> list[tuple[ast.expr | None, int
     return [
         (one, call.lineno)
         for call in calls
-        if isinstance(call, ast.Call) and _last_name(call.func) == "suppress"
+        if isinstance(call, ast.Call) and _suppresses(call.func, frame)
         for one in call.args
     ]
 
 
-def _last_name(expression: ast.expr) -> str:
-    """`suppress` of `contextlib.suppress`."""
-    if isinstance(expression, ast.Attribute):
-        return expression.attr
-    return expression.id if isinstance(expression, ast.Name) else ""
+def _suppresses(function: ast.expr, frame: FrameType) -> bool:
+    """Whether what is called is `contextlib.suppress`, under whatever name."""
+    if isinstance(function, ast.Attribute):
+        return function.attr == suppress.__name__
+    if not isinstance(function, ast.Name):
+        return False
+    found = _meaning(function, frame)
+    return found is suppress or (found is None and function.id == suppress.__name__)
 
 
-def _may_catch(caught: ast.expr | None, kind: type[Exception], frame: Any) -> bool:
+def _meaning(name: ast.Name, frame: FrameType) -> Any:
+    """What a name stands for in a frame; None if that is not known."""
+    for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+        if name.id in names:
+            return names[name.id]
+    return None
+
+
+def _may_catch(
+    caught: ast.expr | None, kind: type[Exception], frame: FrameType
+) -> bool:
     """Whether what is written behind `except` is a class of an error, or not known."""
     if isinstance(caught, ast.Tuple):
         return any(_may_catch(part, kind, frame) for part in caught.elts)
-    if not isinstance(caught, ast.Name):
-        return True
-    for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
-        if caught.id in names:
-            found = names[caught.id]
-            # An error of a class above `kind` may be of the one that is caught.
-            return not isinstance(found, type) or (
-                issubclass(kind, found) or kind is Exception
-            )
-    return True
+    found = _meaning(caught, frame) if isinstance(caught, ast.Name) else None
+    # An error of a class above `kind` may be of the one that is caught.
+    return not isinstance(found, type) or issubclass(kind, found) or kind is Exception
 
 
 def _position(frame: FrameType) -> tuple[int, int]:

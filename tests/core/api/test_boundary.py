@@ -262,6 +262,9 @@ def test_an_error_that_nobody_catches_is_shown_with_the_keyword(
         sys, "excepthook", lambda kind, error, trace: shown.append(error)
     )
     keywords.show_remedies()
+    once = sys.excepthook
+    keywords.show_remedies()
+    assert sys.excepthook is once
     for function in (lambda: tnp.sum(X, dim=1), lambda: (X * 2).var(unbiased=False)):
         try:
             function()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from contextlib import suppress as ignored
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,15 @@ def around_a_suppressed_for(x: Any) -> Any:
     return x
 
 
+def around_a_for_suppressed_by_another_name(x: Any) -> Any:
+    with ignored(ZeroDivisionError):
+        for _ in range(x.astype(int)):
+            if x < 0:
+                raise ZeroDivisionError
+            x = x * 1.5
+    return x
+
+
 def of_another_suppressed_kind(x: Any) -> Any:
     with contextlib.suppress(KeyError):
         x = grown(x)
@@ -128,6 +138,7 @@ def inside(x: Any) -> Any:
         around_a_while,
         around_a_for,
         around_a_suppressed_for,
+        around_a_for_suppressed_by_another_name,
         around_a_call,
         around_an_operation,
     ],
