@@ -441,12 +441,16 @@ def _exchanged(eq: Equation) -> Equation:
 def _joins(eq: Equation, timed: set[Var]) -> bool:
     """Whether products of all iterations are worth being one. They are not where each
     has a matrix of its own, columns last, and shares less than that with the others:
-    what is read is the same, in or outside of the loop. Those without a sum are larger
-    than what they are made of, and made where they are read."""
+    what is read is the same, in or outside of the loop. Nor where nothing is shared and
+    each makes more than it reads: that would be stored for all iterations. Those
+    without a sum are made where they are read."""
     if adds_nothing(eq):
         return False
     own = [i for i, a in enumerate(eq.inputs) if a in timed]
-    if len(own) != 1:
+    if len(own) == 2:
+        sizes = [a.type.size for a in (*eq.outputs, *eq.inputs)]
+        return bool(settled(_is_no_larger, sizes))
+    if not own:
         return True
     (i,) = own
     mine, shared = eq.inputs[i].type, eq.inputs[1 - i].type
@@ -454,6 +458,10 @@ def _joins(eq: Equation, timed: set[Var]) -> bool:
     if mine.ndim < 2 or mine.ndim - 1 in taken:
         return True
     return bool(settled(_is_shared, (len(mine.shape), *mine.shape, *shared.shape)))
+
+
+def _is_no_larger(result: int, *operands: int) -> int:
+    return int(result <= max(operands))
 
 
 def _is_shared(ndim: int, *sizes: int) -> int:
