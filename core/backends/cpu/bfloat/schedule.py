@@ -1,4 +1,4 @@
-"""How a CPU that multiplies bfloat16 runs a product of it: blocks, groups, tasks."""
+"""How a CPU that multiplies half floats runs such a product: blocks, groups, tasks."""
 
 from __future__ import annotations
 
