@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,11 +269,19 @@ def _only_nests(kernels: Kernels) -> bool:
 def for_other_sizes(steps: Sequence[Step]) -> Iterable[native.Source]:
     """Kernels of products of any number of rows, for the dtypes of which there are
     products."""
-    called = {source.key for source in sources_of(steps)}
-    for dtype in gemm.DTYPES:
-        parts = [gemm.source(dtype, part) for part in (gemm.Part.PLAIN, gemm.Part.FEW)]
-        if not called.isdisjoint([part.key for part in parts]):
-            yield gemm.source(dtype, gemm.Part.ALL)
+    found: dict[str, native.Source] = {}
+    for step in _called(steps):
+        what = step.product.contraction if isinstance(step, ProductStep) else None
+        if not isinstance(what, Contraction) or what.short:
+            continue
+        if what.half is None:
+            source = gemm.source(what.dtype, gemm.Part.ALL)
+        elif bfloat.unit(what.half).speed.turned_rows:
+            source = bfloat.source(Dtypes(*what.dtypes), gemm.Part.ALL)
+        else:
+            continue
+        found[source.key] = source
+    return found.values()
 
 
 def sources_of(
@@ -285,27 +293,34 @@ def sources_of(
     left_out: whether the last of some nested loops calls none of them.
     """
     seen: dict[str, native.Source] = {}
-
-    def visit(steps: Sequence[Step], loops: tuple[Loop, ...] = ()) -> None:
-        for step in steps:
-            found: list[native.Source] = []
-            if isinstance(step, NestStep):
-                found = _sources_of_one(step.launch)
-            elif isinstance(step, ProductStep):
-                found = _sources_of_one(step.product)
-            elif isinstance(step, OrderStep):
-                found = [ordering.source(step.itemsize)]
-            elif isinstance(step, CallsStep):
-                found = _sources_of_one(step.call)
-            elif isinstance(step, Loop):
-                inside = (*loops, step)
-                if not left_out(inside):
-                    visit(step.body, inside)
-                    visit(getattr(step, "test", ()), inside)
-            elif isinstance(step, Branch):
-                for branch in step.branches:
-                    visit(branch, loops)
-            seen.update((s.key, s) for s in found)
-
-    visit(steps)
+    for step in _called(steps, left_out):
+        found: list[native.Source] = []
+        if isinstance(step, NestStep):
+            found = _sources_of_one(step.launch)
+        elif isinstance(step, ProductStep):
+            found = _sources_of_one(step.product)
+        elif isinstance(step, OrderStep):
+            found = [ordering.source(step.itemsize)]
+        elif isinstance(step, CallsStep):
+            found = _sources_of_one(step.call)
+        seen.update((s.key, s) for s in found)
     return seen.values()
+
+
+def _called(
+    steps: Sequence[Step],
+    left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,
+    loops: tuple[Loop, ...] = (),
+) -> Iterator[Step]:
+    """Steps, and those within them, but in loops that are left out."""
+    for step in steps:
+        if isinstance(step, Loop):
+            inside = (*loops, step)
+            if not left_out(inside):
+                yield from _called(step.body, left_out, inside)
+                yield from _called(getattr(step, "test", ()), left_out, inside)
+        elif isinstance(step, Branch):
+            for branch in step.branches:
+                yield from _called(branch, left_out, loops)
+        else:
+            yield step

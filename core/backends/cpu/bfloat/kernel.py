@@ -1,4 +1,4 @@
-"""The matrix product of bfloat16, with sums in float32, on tile registers or vectors.
+"""The matrix product of half floats, with sums in float32, on tiles or on vectors.
 
 It has the tasks and the arguments of the product kernel (`treadle.backends.cpu.gemm`),
 with packed blocks and a micro-kernel of its own, and computes nothing in place::

@@ -1,4 +1,4 @@
-"""How a CPU that multiplies bfloat16 runs a product of it: blocks, groups, tasks."""
+"""How a CPU that multiplies half floats runs such a product: blocks, groups, tasks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def needs_few(product: Contraction, speed: Speed) -> bool | None:
     ]
     most = max([_most_rows(kind, speed) for kind in kinds], default=0)
     may = [is_dim(m) or m <= most, *(is_dim(size) or size >= SIDE for size in (n, k))]
-    if not all(may) or not (is_dim(a.column) or a.column == 1):
+    if most == 0 or not all(may) or not (is_dim(a.column) or a.column == 1):
         return False
     steps = a.column, b.row, b.column
     if any(map(is_dim, (m, n, k, *steps))):

@@ -1,11 +1,12 @@
-"""What multiplies bfloat16: tile registers, or vectors of pairs.
+"""What multiplies half floats: tile registers or vectors of pairs those of bfloat16,
+vectors of floats those of float16 (`treadle.backends.cpu.bfloat.singles`).
 
 A product packs its operands in blocks (`treadle.backends.cpu.bfloat.pack`), which a
 *unit* multiplies. Each is there twice: as a CPU's instructions, and as a model of them
 in plain IR that gives the same bits on any machine. So all that is around the
 instructions runs, and is tested, where there are none.
 
-To all of them subnormal numbers are zeros.
+To those of bfloat16 subnormal numbers are zeros.
 """
 
 from __future__ import annotations

@@ -84,10 +84,7 @@ _SCALARS = {
     np.dtype(np.int32): "i32",
     np.dtype(np.uint32): "i32",
 }
-"""What elements are to the kernels."""
-
-DTYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32))
-"""Those of which there are kernels: unsigned numbers have those of signed ones."""
+"""What elements are to the kernels: unsigned numbers have those of signed ones."""
 
 
 def tile(dtype: np.dtype, target: Target | None = None) -> Tile:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 COLD = "noinline optnone"
 """For functions that run once per task or per image."""
 
+_OWN_CONSTANT = r"(internal|private) (\w+ )*constant "
+
 
 def divided(text: str, symbol: str) -> tuple[str, str]:
     """A module that defines `symbol` as two: the functions that run often, and those
@@ -24,8 +26,8 @@ def divided(text: str, symbol: str) -> tuple[str, str]:
     functions, others = _functions(text)
     cold = {name for name, found in functions.items() if COLD in _head(found)}
     hot = functions.keys() - cold
-    # What must be defined once can't be in both.
-    once = re.search(r"^(@.*= (?!internal|private)|module asm)", others, re.M)
+    # What others see, and what changes, can't be in both.
+    once = re.search(rf"^(@.*= (?!{_OWN_CONSTANT})|module asm)", others, re.M)
     if not cold or not hot or once:
         return text, ""
     # Tables of functions are in both.

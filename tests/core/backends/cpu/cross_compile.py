@@ -57,13 +57,19 @@ def outside(text: str) -> set[str]:
     return set(re.findall(r"^\s+bl?\s+([\w.$]+)$", text, re.M)) - defined
 
 
+def exported(sources: Sequence[Source], prefix: str) -> set[str]:
+    """Functions that modules take from each other, as assembly names them."""
+    needed = [needed for source in sources for needed in source.needs]
+    return {prefix + name for source in needed for name in source.symbols}
+
+
 if __name__ == "__main__":
     sources = kernels()
     target.llvm().initialize_all_targets()
     target.llvm().initialize_all_asmprinters()
-    for triple, cpu, sleep, follow_cpu in (
-        ("aarch64-unknown-linux-gnu", "generic", "futex", True),
-        ("arm64-apple-darwin23", "apple-m1", "condition", False),
+    for triple, cpu, sleep, follow_cpu, prefix in (
+        ("aarch64-unknown-linux-gnu", "generic", "futex", True, ""),
+        ("arm64-apple-darwin23", "apple-m1", "condition", False, "_"),
     ):
         pretend(Target(triple, "aarch64", cpu, "", 16, frozenset()))
         pool = threads_ir.pool_ir("aarch64", sleep, follow_cpu)
@@ -71,4 +77,4 @@ if __name__ == "__main__":
         if triple in sys.argv:
             texts += [(source.emit(), source.folds) for source in sources]
         names = {name for text in texts for name in outside(assembly(*text))}
-        print(*sorted(names - {x for s in sources for n in s.needs for x in n.symbols}))
+        print(*sorted(names - exported(sources, prefix)))

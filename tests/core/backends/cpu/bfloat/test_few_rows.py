@@ -10,9 +10,10 @@ from tests.core.backends.cpu import bfloat_call as calls
 from tests.core.backends.cpu import contract_call
 from tests.core.backends.cpu.bfloat.test_kernel import DTYPES, check, inside
 from tests.core.backends.cpu.gemm.test_kernel import columns, rows
-from treadle.backends.cpu.bfloat import kernel, vectors
+from treadle.backends.cpu.bfloat import kernel, schedule, tiles, vectors
 from treadle.backends.cpu.bfloat.few_rows import FEW_ROWS
 from treadle.backends.cpu.bfloat.singles import SingleModel, SingleUnit
+from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.gemm.arguments import FEW_KINDS, Kind, Word
@@ -21,7 +22,9 @@ from treadle.backends.cpu.target import (
     bfloat_unit,
     multiplies_singles,
 )
+from treadle.dims import Scope
 from treadle.dtypes import bfloat16, float16
+from treadle.kernels.contract import Contraction, Strides
 
 MODEL = VectorUnit(vectors.Model())
 SINGLES = SingleUnit(SingleModel())
@@ -173,3 +176,14 @@ def test_instructions_give_the_bits_of_the_model(unit, layout):
 def test_kinds_of_a_module(unit):
     text = kernel.emit_module(Dtypes(*[half_of(unit)] * 3), unit, calls.Part.FEW)
     assert "@contract_few" in text and "@product" not in text
+
+
+@pytest.mark.parametrize(
+    "unit", [MODEL, SINGLES, TileUnit(tiles.Model())], ids=lambda unit: unit.name
+)
+def test_products_of_open_rows_need_them_only_of_units_that_have_them(unit):
+    m, dtype = Scope().symbol("n", 6), half_of(unit)
+    a, b, c = Strides(0, 0, 64, 1), Strides(0, 0, 96, 1), Strides(0, 0, 96, 1)
+    product = Contraction(dtype, m, 96, 64, a, b, c)
+    few = None if unit.speed.turned_rows else False
+    assert schedule.needs_few(product, unit.speed) is few

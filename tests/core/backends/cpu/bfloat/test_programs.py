@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.core.fuse.random_rules import generate
 from treadle.backends.cpu import device
 from treadle.backends.cpu.bfloat import kernel
 from treadle.backends.cpu.device import CPUTarget
+from treadle.backends.cpu.sources import for_other_sizes
 from treadle.backends.cpu.target import AMX_MODEL, AVX512_BF16_MODEL
 from treadle.compile import build
 from treadle.dtypes import bfloat16, float32
@@ -23,9 +25,13 @@ from treadle.run.eager import evaluate
 
 
 @pytest.fixture(autouse=True, params=[AMX_MODEL, AVX512_BF16_MODEL])
-def _unit(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _unit(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
     for module in (device, kernel):
         monkeypatch.setattr(module, "bfloat_unit", lambda: request.param)
+    kernel.source.cache_clear()
+    yield
     kernel.source.cache_clear()
 
 
@@ -131,6 +137,14 @@ def test_open_sizes_have_the_bits_of_fixed_ones() -> None:
         np.testing.assert_array_equal(
             np.asarray(once(x, w)).view(np.int16), wanted.view(np.int16)
         )
+
+
+def test_a_program_expects_products_of_few_rows_if_there_are_kernels_of_them() -> None:
+    plan, _ = run(lambda x, w: x @ w, normal(40, 64), normal(64, 48))
+    found = {source.key for source in for_other_sizes(plan.steps)}
+    unit, names = kernel.unit(), "bfloat16 bfloat16 bfloat16"
+    few = {f"contract_all/{unit.name}/{names}"}
+    assert found == (few if unit.speed.turned_rows else set())
 
 
 def test_products_with_vectors_are_nests() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,13 @@ from treadle.run.eager import evaluate
 
 
 @pytest.fixture(autouse=True, params=[AMX_MODEL, AVX512_BF16_MODEL])
-def _unit(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _unit(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
     for module in (device, kernel, pairs):
         monkeypatch.setattr(module, "bfloat_unit", lambda: request.param)
+    kernel.source.cache_clear()
+    yield
     kernel.source.cache_clear()
 
 

@@ -76,8 +76,9 @@ def test_each_function_is_in_one_module() -> None:
             0
         ],
         MODULE.replace("internal constant", "constant"),
+        MODULE.replace("internal constant i64", "internal global i64"),
     ],
-    ids=["nothing seldom", "nothing else", "a constant that others see"],
+    ids=["nothing seldom", "nothing else", "a constant that others see", "a variable"],
 )
 def test_others_stay_whole(text: str) -> None:
     assert divided(text, "main") == (text, "")
