@@ -140,7 +140,8 @@ class _Fold:
                     f"{self.name}: {self.function.__name__} has no identity: for no "
                     f"elements, and with `where`, say `initial`{at(user_source())}"
                 )
-            initial = identity
+            # -1 is all bits, of unsigned integers, too.
+            initial = np.asarray(identity).astype(self.dtype)
         if initial is None:
             first, rows = self.begun(rows[0]), rows[1:]
         else:

@@ -222,7 +222,14 @@ def address_of(data: np.ndarray) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, empty, or of an ml_dtypes type
+        if not data.size:
+            return ctypes.addressof(_NOTHING)
         return data.__array_interface__["data"][0]  # four times slower
+
+
+_NOTHING = (ctypes.c_char * 64)()
+"""Memory of arrays without elements: kernels read what is the same along a loop before
+they know that the loop has no turns, and such an array may end at a page's end."""
 
 
 def given_up(receiver: str) -> Any:

@@ -140,3 +140,11 @@ def test_what_is_refused() -> None:
     refused(lambda: tnp.fmax.reduce(X[:0]), ValueError, "fmax has no identity")
     with pytest.raises(IndexError, match="index 7 is out of range"):
         tnp.add.reduceat(X, [0, 7])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int16", "bool"])
+def test_bits_of_nothing_are_all_set(dtype: str) -> None:
+    x = (WHOLE % 2).astype(dtype)
+    same(tnp.bitwise_and.reduce(x[:0]), np.bitwise_and.reduce(x[:0]), 0)
+    found = tnp.bitwise_and.reduce(x, axis=1, where=MASK)
+    same(found, np.bitwise_and.reduce(x, axis=1, where=MASK), 0)

@@ -15,6 +15,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import hard_conditions
+from tests.core.kernels.walls import walled
 from treadle.backends.cpu.run import threads
 from treadle.backends.cpu.run.executor import Program
 from treadle.errors import DonatedError
@@ -262,3 +263,15 @@ def test_arrays_that_fit_nowhere_are_memory_errors(rows: int) -> None:
     with pytest.raises(MemoryError, match="bytes"):
         td.jit(lambda: tnp.zeros((rows, 2**33)))()
     np.testing.assert_array_equal(td.jit(lambda x: x + 1)(np.ones(2)), [2, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.float32])
+def test_nothing_is_read_of_an_array_that_ends_where_it_begins(dtype: Any) -> None:
+    memory, flat = walled(8, dtype)
+    nothing = np.ndarray((0,), dtype, flat, flat.nbytes)
+    padded = td.jit(lambda x: tnp.pad(x, (1, 2)))
+    for x in (nothing, tnp.from_dlpack(nothing)):
+        np.testing.assert_array_equal(padded(x), np.zeros(3, dtype))
+        summed = td.jit(lambda x: tnp.sum(x.reshape(2, 0, 4), 1))(x)
+        np.testing.assert_array_equal(summed, np.zeros((2, 4), dtype))
+    del x, nothing, flat, memory

@@ -158,7 +158,7 @@ def load(
     few: int = 0,
 ) -> Value:
     """Loads consecutive elements; lanes that are masked off read as zero. few: how many
-    others are, if that is known."""
+    are not, if that is known."""
     if few and lanes > 1:
         return load_few(b, address, dtype, lanes, few)
     kind, align = memory_kind(dtype), dtype.itemsize
@@ -288,8 +288,8 @@ def store(
     mask: Value | None,
     few: int = 0,
 ) -> None:
-    """Stores consecutive elements, leaving masked-off lanes alone. few: how many others
-    there are, if that is known."""
+    """Stores consecutive elements, leaving masked-off lanes alone. few: how many
+    are not, if that is known."""
     if few and value.lanes > 1:
         store_few(b, address, value, dtype, few)
         return

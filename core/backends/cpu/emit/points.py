@@ -249,7 +249,7 @@ class Points:
                 self.body.run(i, everywhere)
         with b.loop(first, end, height) as top, b.loop("0", self.vectors) as vector:
             bottom = b.least(b.op(f"add i64 {top}, {height}"), end)
-            chosen, offsets = self._read_tables(vector)
+            chosen, distances = self._read_tables(vector)
             with b.loop(top, bottom, self.rows) as row:
                 positions = [
                     a.moved(b, position, b.op(f"mul i64 {row}, {a.outer[-1]}"))
@@ -258,7 +258,7 @@ class Points:
                 frame = Frame(positions, parent=everywhere)
                 for i in self.order:
                     if self.plan.varying[i]:
-                        self._instruction(i, frame, vector, chosen, offsets)
+                        self._instruction(i, frame, vector, chosen, distances)
         return end
 
     def _read_tables(
@@ -272,12 +272,12 @@ class Points:
             moved = b.op(f"mul i64 {vector}, {nbytes}")
             entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
             chosen[k] = read_choices(b, dtype, lanes, entries)
-        offsets = {
+        distances = {
             k: load_offsets(b, at, lanes, vector)
             for k, at in self.offsets.items()
             if k not in self.stored
         }
-        return chosen, offsets
+        return chosen, distances
 
     def _instruction(
         self,
@@ -285,7 +285,7 @@ class Points:
         frame: Frame,
         vector: str,
         chosen: dict[int, list[Choice]],
-        offsets: dict[int, Value],
+        distances: dict[int, Value],
     ) -> None:
         b, lanes, instr = self.b, self.lanes, self.nest.body[i]
         if instr.name != "load" and not is_store(instr):
@@ -306,14 +306,14 @@ class Points:
             args = position, dtype, lanes, chosen[instr.attr], windows
             frame.values[i] = [load_windows(b, *args)]
         elif access.operand.kind == "array":
-            where = offsets[instr.attr]
+            where = distances[instr.attr]
             steps = self.body.offsets(i, frame, 0)
             where = where if steps is None else where + steps
             places = pointers(b, access.kind, self.body.address(i, frame), where)
             frame.values[i] = [gather(places, dtype, None)]
         else:
             start, zero = Value(b, position, "i64", 1), Value(b, "0", "i64", 1)
-            extra = offsets[instr.attr]
+            extra = distances[instr.attr]
             frame.values[i] = [iota(start, zero, extra, dtype, lanes)]
 
 

@@ -36,13 +36,13 @@ def short_rows(
     """
     first, last, low, high = span
     length = b.op(f"sub i64 {high}, {low}")
-    for size in _one_vector(lanes, reads_back(nest)):
-        count = 1 << (size - 1).bit_length()
-        sweeps = RowSweeps(b, schedule(nest), arguments, count, one=True)
+    for columns in _one_vector(lanes, reads_back(nest)):
+        width = 1 << (columns - 1).bit_length()
+        sweeps = RowSweeps(b, schedule(nest), arguments, width, one=True)
         part = None
-        if size < count:
-            part = sweeps.part(low, high)._replace(few=size)
-        fits = b.op(f"icmp eq i64 {length}, {size}")
+        if columns < width:
+            part = sweeps.part(low, high)._replace(few=columns)
+        fits = b.op(f"icmp eq i64 {length}, {columns}")
         stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
         with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
             sweeps.vector(positions, low, part)

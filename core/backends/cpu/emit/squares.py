@@ -29,8 +29,8 @@ STEPS = {"squares": 1, "paired squares": 2}
 steps for parts of complex numbers."""
 _BESIDE = 4
 """Squares of neighbouring rows, which lie side by side in what is read."""
-_WORTHWHILE = 64
-"""Bytes of vectors: half as many lanes are loaded one by one in no more time."""
+_LEAST_BYTES = 64
+"""Of vectors: half as many lanes are loaded one by one in no more time."""
 _STACK = 1 << 15
 """Bytes that squares may take."""
 _SQUARES = 8
@@ -76,7 +76,7 @@ def squares_entry(launch: Launch) -> str | None:
     """The entry that reads squares, if it suits this launch; None otherwise. No result
     depends on it, so sizes that are open count as in the trace; steps don't."""
     nest, lanes = launch.nest, host_lanes()
-    if host().vector_bytes < _WORTHWHILE or not (turned := _turned(nest)):
+    if host().vector_bytes < _LEAST_BYTES or not (turned := _turned(nest)):
         return None
     rows, columns = hint(launch.outer[-1]), hint(launch.inner)
     if rows < lanes or columns < lanes // 4 or rows * columns < _SQUARES * lanes**2:
