@@ -41,6 +41,7 @@ from treadle.np.linalg import invhilbert as invhilbert
 from treadle.np.linalg import invpascal as invpascal
 from treadle.np.linalg import leslie as leslie
 from treadle.np.linalg import pascal as pascal
+from treadle.np.linalg import pivots
 from treadle.np.linalg import polar as polar
 from treadle.np.linalg import qr_multiply as qr_multiply
 from treadle.np.linalg import schur as schur
@@ -48,7 +49,6 @@ from treadle.np.linalg import solve_sylvester as solve_sylvester
 from treadle.np.linalg import sqrtm as sqrtm
 from treadle.np.linalg import toeplitz as toeplitz
 from treadle.np.linalg.operands import adjoint, matrices
-from treadle.np.linalg.pivots import column_pivots
 from treadle.np.matrices import tril
 from treadle.np.operands import ArrayLike
 from treadle.run.array import Array
@@ -210,7 +210,7 @@ def qr(
     order: tuple[Array, ...] = ()
     if pivoting:
         x, _ = matrices("qr", a)
-        order = (column_pivots(x),)
+        order = (pivots.column_pivots(x),)
         a = take_along_axis(x, order[0][..., None, :], -1)
     if mode == "r":
         r = linalg.qr(a, "r")
