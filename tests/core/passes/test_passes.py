@@ -130,7 +130,9 @@ def test_rows_of_a_converted_table_are_converted() -> None:
 
     assert optimised(rows, table) == ["gather", "convert"]
     found = np.asarray(td.jit(rows)(table))
-    np.testing.assert_array_equal(found, np.asarray(table).astype(np.float16)[[3, 0, 1]])
+    np.testing.assert_array_equal(
+        found, np.asarray(table).astype(np.float16)[[3, 0, 1]]
+    )
     more = optimised(lambda x: tnp.take(x.astype("float16"), np.arange(9) % 3, 0), X)
     assert more[0] == "convert"
 
