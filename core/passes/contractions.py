@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import hint, is_dim, one, same_shape
+from treadle.dims import is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.cast import convert
@@ -98,13 +98,11 @@ class _Lower(Rewriter):
         x, y = (self._small(a) for a in eq.inputs)
         if x is None or y is None or x.type.shape[-1] != eq.params["feature_groups"]:
             return None
-        taps = math.prod([hint(n) for n in y.type.shape[:-1]])
-        kinds = [a.type.dtype for a in (x, y)]
-        largest = [max(-info.min, info.max) for info in map(np.iinfo, kinds)]
-        if (
-            any(map(is_dim, y.type.shape))
-            or taps * math.prod(map(int, largest)) > _EXACT
-        ):
+        if any(map(is_dim, y.type.shape)):
+            return None
+        infos = [np.iinfo(a.type.dtype) for a in (x, y)]
+        largest = math.prod([max(-int(info.min), int(info.max)) for info in infos])
+        if math.prod(y.type.shape[:-1]) * largest > _EXACT:
             return None
         floats = [widened(self, a, eq.source) for a in (x, y)]
         result = narrowed(self, self._contraction(eq, *floats), SUMS[0], eq.source)

@@ -22,13 +22,13 @@ from treadle.backends.cpu.bfloat.unit import (
     line_mask,
 )
 from treadle.backends.cpu.bfloat.vectors import (
+    HalfKernel,
     Instructions,
     Kernel,
     Model,
     VectorUnit,
 )
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.pairs import added_by_instructions
 from treadle.dtypes import float16
 
 
@@ -131,48 +131,28 @@ class Singles:
         )
 
 
-class _Kernel(Kernel):
-    """Of floats."""
-
-    def __init__(self, rows: int, vectors: int, short: bool) -> None:
-        super().__init__(rows, vectors)
-        self.short = short
-
-    def multiply(self, place: str, totals: Sequence[str]) -> list[str]:
-        return [
-            f"vfmadd231ps {place}{{1to16}}, {x}, {total}"
-            for x, total in zip(self.line, totals, strict=True)
-        ]
-
-    def results(self) -> list[str]:
-        if not self.short:
-            return self.stores()
-        text = self.masks()
-        for row in self.sums:
-            for j, x in enumerate(row):
-                short = x.replace("zmm", "ymm")
-                text.append(f"vcvtps2ph $$4, {x}, {short}")
-                text.append(f"vmovdqu16 {short}, {32 * j}(%[c]) {{%k{j + 1}}}")
-            text.append("addq %[c_row], %[c]")
-        return text
-
-
 class SingleInstructions(Instructions):
     """x86-64 with AVX-512."""
 
     name = "avx512-singles"
+    instruction = "vfmadd231ps"
 
     def kernel(self, rows: int, vectors: int, short: bool) -> Kernel:
         return _Kernel(rows, vectors, short)
 
-    def added(
-        self,
-        b: Builder,
-        sums: Sequence[Sequence[str]],
-        lines: Sequence[str],
-        steps: Sequence[Sequence[str]],
-    ) -> list[list[str]]:
-        return added_by_instructions(b, sums, lines, steps, "vfmadd231ps")
+
+class _Kernel(HalfKernel):
+    """Of floats."""
+
+    instruction = SingleInstructions.instruction
+
+    def rounded(self, row: Sequence[str]) -> list[str]:
+        text = []
+        for j, x in enumerate(row):
+            short = x.replace("zmm", "ymm")
+            text.append(f"vcvtps2ph $$4, {x}, {short}")
+            text.append(f"vmovdqu16 {short}, {32 * j}(%[c]) {{%k{j + 1}}}")
+        return text
 
 
 class SingleModel(Model):

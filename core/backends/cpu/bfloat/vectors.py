@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from treadle.backends.cpu.bfloat.few_rows import Adds
 from treadle.backends.cpu.bfloat.streamed import emit_streamed
 from treadle.backends.cpu.bfloat.turned import emit_turned
 from treadle.backends.cpu.bfloat.unit import (
@@ -65,7 +66,7 @@ TILE = (
 if the columns are more than one vector. First: not 0 if sums begin here."""
 
 
-class Vectors(Protocol):
+class Vectors(Adds, Protocol):
     """How ``tile`` is spelt."""
 
     name: str
@@ -75,18 +76,6 @@ class Vectors(Protocol):
 
     def rounded(self, b: Builder, floats: str) -> str:
         """See `Unit`."""
-
-    def added(
-        self,
-        b: Builder,
-        sums: Sequence[Sequence[str]],
-        lines: Sequence[str],
-        steps: Sequence[Sequence[str]],
-    ) -> list[list[str]]:
-        """See `few_rows.Adds`."""
-
-    def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
-        """See `few_rows.Adds`."""
 
 
 class VectorUnit:
@@ -170,10 +159,12 @@ class Instructions:
     not keep the sums in registers."""
 
     name = AVX512_BF16
+    instruction = "vdpbf16ps"
+    """Adds products to sums."""
 
     def kernel(self, rows: int, vectors: int, short: bool) -> Kernel:
         """A tile, whose results are halves if they are `short`."""
-        return _Kernel(rows, vectors, short)
+        return HalfKernel(rows, vectors, short)
 
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_instruction(b, floats)
@@ -185,7 +176,7 @@ class Instructions:
         lines: Sequence[str],
         steps: Sequence[Sequence[str]],
     ) -> list[list[str]]:
-        return added_by_instructions(b, sums, lines, steps)
+        return added_by_instructions(b, sums, lines, steps, self.instruction)
 
     def turned(self, b: Builder, rows: Sequence[str]) -> list[str]:
         return shuffled_square(b, rows)
@@ -374,8 +365,13 @@ class Kernel:
         return text
 
 
-class _Kernel(Kernel):
-    """Of bfloat16."""
+class HalfKernel(Kernel):
+    """Of bfloat16.
+
+    short: whether sums are rounded to halves, in their registers.
+    """
+
+    instruction = Instructions.instruction
 
     def __init__(self, rows: int, vectors: int, short: bool) -> None:
         super().__init__(rows, vectors)
@@ -383,25 +379,31 @@ class _Kernel(Kernel):
 
     def multiply(self, place: str, totals: Sequence[str]) -> list[str]:
         return [
-            f"vdpbf16ps {place}{{1to16}}, {x}, {total}"
+            f"{self.instruction} {place}{{1to16}}, {x}, {total}"
             for x, total in zip(self.line, totals, strict=True)
         ]
 
     def results(self) -> list[str]:
-        """Sums are rounded in their registers."""
         if not self.short:
             return self.stores()
         text = self.masks()
-        for low, *high in self.sums:
-            if high:
-                text.append(f"vcvtne2ps2bf16 {low}, {high[0]}, {low}")
-                text.append(f"vmovdqu16 {low}, (%[c]) {{%k1}}")
-            else:
-                short = low.replace("zmm", "ymm")
-                text.append(f"vcvtneps2bf16 {low}, {short}")
-                text.append(f"vmovdqu16 {short}, (%[c]) {{%k1}}")
-            text.append("addq %[c_row], %[c]")
+        for row in self.sums:
+            text += [*self.rounded(row), "addq %[c_row], %[c]"]
         return text
+
+    def rounded(self, row: Sequence[str]) -> list[str]:
+        """Rounds and stores a row of sums."""
+        low, *high = row
+        if high:
+            return [
+                f"vcvtne2ps2bf16 {low}, {high[0]}, {low}",
+                f"vmovdqu16 {low}, (%[c]) {{%k1}}",
+            ]
+        short = low.replace("zmm", "ymm")
+        return [
+            f"vcvtneps2bf16 {low}, {short}",
+            f"vmovdqu16 {short}, (%[c]) {{%k1}}",
+        ]
 
 
 class Model:

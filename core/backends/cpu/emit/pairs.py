@@ -94,7 +94,7 @@ def added_by_instructions(
     sums: Sequence[Sequence[str]],
     lines: Sequence[str],
     steps: Sequence[Sequence[str]],
-    adds: str = "vdpbf16ps",
+    adds: str,
 ) -> list[list[str]]:
     """Rows of vectors of sums, to which an instruction adds the products of words in
     memory, of which each row has a line, and of vectors of words, as many as sums:
