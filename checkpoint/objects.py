@@ -29,11 +29,17 @@ _FORGOTTEN_SECONDS = 86400.0
 
 class Committed(NamedTuple):
     """What a marker says. folder: where the data lie, from the checkpoint on; `saved`:
-    when, in seconds; generation: of the marker, as the store counts."""
+    when, in seconds."""
 
     folder: str
     saved: float
-    generation: bytes
+
+
+def _marker(path: str) -> ts.KvStore.ReadResult:
+    try:
+        return places.opened(path).read(MARKER).result()
+    except ValueError as error:
+        raise places.unreachable(path, error) from error
 
 
 def committed(path: str) -> Committed | None:
@@ -42,17 +48,16 @@ def committed(path: str) -> Committed | None:
     Raises:
       OSError: if the store cannot be reached.
     """
-    try:
-        found = places.opened(path).read(MARKER).result()
-    except ValueError as error:
-        raise places.unreachable(path, error) from error
+    return _says(_marker(path))
+
+
+def _says(found: ts.KvStore.ReadResult) -> Committed | None:
     if found.state != "value":
         return None
     saved: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
         saved = json.loads(found.value)
-    generation = bytes(found.stamp.generation)
-    return Committed(saved.get("folder", ""), saved.get("saved", 0.0), generation)
+    return Committed(saved.get("folder", ""), saved.get("saved", 0.0))
 
 
 def data_of(path: str) -> str:
@@ -84,21 +89,16 @@ def publish(made: str, path: str, *, overwrite: bool) -> None:
       OSError: if the store cannot be reached.
     """
     content = {"folder": made.rpartition("/")[2], "saved": time.time()}
-    store = places.opened(path)
+    said, store = json.dumps(content).encode(), places.opened(path)
     while True:
-        before = committed(path)
+        # One reading for both: whether there is a marker, and which one is replaced.
+        found = _marker(path)
+        before = _says(found)
         if before is not None and not overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
         try:
-            # What a missing object has for a generation, the store says.
-            expected = (
-                store.read(MARKER).result().stamp.generation
-                if before is None
-                else before.generation
-            )
-            stamp = store.write(
-                MARKER, json.dumps(content).encode(), if_equal=expected
-            ).result()
+            expected = found.stamp.generation
+            stamp = store.write(MARKER, said, if_equal=expected).result()
         except ValueError as error:
             raise places.unreachable(path, error) from error
         if stamp.generation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,56 @@ def test_a_save_of_another_machine_has_a_day(
     places.write(f"{place}/3/data-{began}-elsewhere_1-2-3-4/part", b"x")
     objects.sweep(place)
     assert len(places.below(place)) == left
+
+
+class Reads:
+    """A store whose n-th reading of the marker is followed by another's save."""
+
+    def __init__(self, store: Any, after: int, then: Callable[[], None]) -> None:
+        self._store, self._left, self._then = store, after, then
+
+    def read(self, name: str) -> Any:
+        found = self._store.read(name)
+        if name == objects.MARKER:
+            found.result()
+            self._left -= 1
+            if not self._left:
+                self._then()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_save_between_looking_and_writing(
+    place: str, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    opened, path = places.opened, f"{place}/a"
+    ours, theirs = {"who": 1}, {"who": 2}
+    done: list[bool] = []
+
+    def other() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "opened", opened)
+            save(path, theirs)
+        done.append(True)
+
+    reads = Reads(opened(path), after, other)
+
+    def watching(folder: str) -> Any:
+        return reads if folder == path else opened(folder)
+
+    monkeypatch.setattr(places, "opened", watching)
+    if after < 3:
+        with pytest.raises(FileExistsError):
+            save(path, ours)
+    else:
+        # The marker is read when the save begins and when it ends, and then no more.
+        save(path, ours)
+    monkeypatch.undo()
+    assert restore(path) == (theirs if after < 3 else ours)
+    assert bool(done) == (after < 3)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

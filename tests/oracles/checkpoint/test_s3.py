@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
 from tests.checkpoint.trees import assert_same, training_state
@@ -30,6 +31,15 @@ KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
+    # The server looks at the condition of a writing, and then writes: a store does both
+    # at once.
+    put, one_by_one = S3Response.put_object, threading.Lock()
+
+    def put_object(self: S3Response) -> object:
+        with one_by_one:
+            return put(self)
+
+    S3Response.put_object = put_object
     made = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()
@@ -38,6 +48,7 @@ def server() -> Iterator[str]:
     urllib.request.urlopen(request).close()
     yield url
     made.stop()
+    S3Response.put_object = put
 
 
 @pytest.fixture
