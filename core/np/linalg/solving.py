@@ -195,7 +195,8 @@ def _signs(pivots: Any, dtype: np.dtype) -> Any:
 
 @custom_jvp
 def _det(a: Any) -> Any:
-    packed, pivots, _ = lu_parts(a)
+    # Of the transpose, which is the one that LAPACK sees.
+    packed, pivots, _ = lu_ops.lu(a)
     return prod(main_diagonal(packed) * _signs(pivots, typeof(a).dtype), -1)
 
 
@@ -237,7 +238,7 @@ def _cofactor_solve(a: Any, b: Any) -> tuple[Any, Any]:
 
 @custom_jvp
 def _slogdet(a: Any) -> tuple[Any, Any]:
-    packed, pivots, _ = lu_parts(a)
+    packed, pivots, _ = lu_ops.lu(a)
     diagonal = main_diagonal(packed)
     size = abs(diagonal)
     dtype = typeof(a).dtype
