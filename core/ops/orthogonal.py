@@ -199,6 +199,60 @@ qr = Op(
 `full`; else it has as many columns as the shorter side of A. Without `vectors`, R
 alone."""
 
+# qr_vectors ---------------------------------------------------------------------------
+
+
+def _vectors_type(a: ArrayType) -> Sequence[ArrayType]:
+    check("qr_vectors", a)
+    *lead, m, n = a.shape
+    return [
+        ArrayType((*lead, n, m), a.dtype),
+        ArrayType((*lead, least(m, n)), a.dtype),
+    ]
+
+
+def _vectors_run(a: Any) -> Sequence[Any]:
+    t = typeof(np.asarray(a))
+
+    def pair(x: Any) -> Sequence[Any]:
+        return np.linalg.qr(x, "raw")
+
+    return matrix_by_matrix(pair, _vectors_type(t), lead_of(t), np.asarray(a))
+
+
+def _vectors_script(types: Any, outs: Any, params: Any) -> Script:
+    (a,) = types
+    m, n = a.shape[-2:]
+    length, itemsize = _BLOCK * n, a.dtype.itemsize
+    steps = (
+        RoutineCall("turned", (At(1), At(0), n, m, m, n, itemsize)),
+        RoutineCall(
+            named(a.dtype, "geqrf"), (m, n, At(1), m, At(2), At(3), length, STATUS)
+        ),
+    )
+    return Script(lead_of(a), (length * itemsize,), steps)
+
+
+def _no_derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    raise NotImplementedError(
+        f"the derivative of qr(mode='raw') of {typeof(primals[0])}"
+        f"{at(current_source())}\nTake mode 'reduced', whose Q and R have one."
+    )
+
+
+qr_vectors = Op(
+    "qr_vectors",
+    _vectors_type,
+    _vectors_run,
+    lowering=Routine(_vectors_script),
+    jvp=_no_derivative,
+    batch=lambda size, args, axes: (qr_vectors(*in_front(args, axes, size)), [0, 0]),
+    multiple=True,
+)
+"""``(h, tau)`` of ``A = Q R`` as LAPACK leaves it: in the *transpose* of h the upper
+triangle is R, and below it, with ones on the diagonal, are the vectors v of the
+reflections ``I - tau v vᴴ`` whose product is Q."""
+
 # svd ----------------------------------------------------------------------------------
 
 

@@ -315,8 +315,8 @@ WRONG = {
     "solve: shapes (2, 2) and (3, 1): the second needs 2 rows": (
         lambda: tnp.linalg.solve(tnp.eye(2), tnp.ones(3))
     ),
-    "qr: mode is 'reduced', 'complete' or 'r', got 'raw'": (
-        lambda: tnp.linalg.qr(tnp.eye(2), "raw")
+    "qr: mode is 'reduced', 'complete', 'r' or 'raw', got 'full'": (
+        lambda: tnp.linalg.qr(tnp.eye(2), "full")  # type: ignore[call-overload]
     ),
     "eigh: UPLO is 'L' or 'U', got 'X'": lambda: tnp.linalg.eigh(tnp.eye(2), "X"),
     "norm: order 'nuc' over 1 axes": lambda: tnp.linalg.norm(tnp.ones(2), "nuc"),

@@ -1,4 +1,4 @@
-"""Matrices whose rows would fall into few sets of a cache: they lie apart for LAPACK."""
+"""Matrices whose rows would fall into few sets of a cache lie apart for LAPACK."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def unitary(q: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(128, 128), (128, 72), (72, 128)])
 def test_factors_of_a_matrix_multiply_to_it(shape: Any, dtype: str) -> None:
-    m, n = shape
     assert max(stride_of(k, np.dtype(dtype)) - k for k in shape) > 0
     a = random(dtype, *shape)
     for mode in ("reduced", "complete"):
