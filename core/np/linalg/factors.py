@@ -197,7 +197,9 @@ def svd(
       NotImplementedError: for the derivative of full U and Vh where m and n differ.
 
     The derivatives of U and Vh are infinite where singular values are equal; those of S
-    are not (Giles 2008).
+    are not (Giles 2008), but second ones are, or not-a-number, as in JAX: they are made
+    of U's and Vh's. What has a formula without them (``sum(S**2)``: the sum of the
+    squares of A's elements), and `pinv` and `lstsq`, have derivatives of any order.
 
     >>> import treadle.numpy as tnp
     >>> tnp.linalg.svd(tnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False)
@@ -263,7 +265,7 @@ def eigh(a: ArrayLike, UPLO: str = "L", symmetrize_input: bool = True) -> EighRe
       symmetrize_input: takes ``(A + Aᴴ) / 2``, so that gradients are Hermitian.
 
     The derivatives of eigenvectors are infinite where eigenvalues are equal; those of
-    eigenvalues are not (Giles 2008).
+    eigenvalues are not (Giles 2008), but second ones are, or not-a-number.
 
     Raises:
       ValueError: if the matrices are not square.
