@@ -325,6 +325,11 @@ def suggest(module: str) -> None:
         raise AttributeError(message, name=name, obj=sys.modules[module])
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
+    if module == "treadle":
+        vars(sys.modules[module])["__dir__"] = lambda: [
+            *vars(sys.modules[module]),
+            *_LATE,
+        ]
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
 
