@@ -17,6 +17,7 @@ from typing import Any
 from treadle.backends import objects
 from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
+from treadle.backends.cpu.run.shared import Shared, apart
 from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 from treadle.backends.sources import source_digest
@@ -80,8 +81,11 @@ _turns = ShortTurns()
 # What `begin` has begun to compile and no `load` has asked for yet, by key. A forked
 # child has none of the threads that work on it.
 _begun: dict[str, futures.Future[bytes]] = {}
+# Objects of functions that modules share, by symbol: whoever needs one first makes it.
+_shared: dict[str, futures.Future[bytes]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begun.clear)
+    os.register_at_fork(after_in_child=_shared.clear)
 _link_count = 0
 
 
@@ -188,7 +192,11 @@ def _load_missing(missing: list[Source]) -> None:
 
 def object_key(source: Source) -> str:
     """Digest of everything that decides the object code of `source`."""
-    parts = (_environment_digest(), source.symbol, source.key)
+    return _digest_of(source.symbol, source.key)
+
+
+def _digest_of(*what: str) -> str:
+    parts = (_environment_digest(), *what)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
@@ -240,15 +248,39 @@ def _compile(source: Source) -> bytes:
     text = source.emit()
     _dump(source, text)
     try:
-        often, seldom = divided(text, source.symbol)
+        own, shared = apart(text, f"{source.level} {source.folds}")
+        often, seldom = divided(own, source.symbol)
         with _gate:
             code = [_compile_text(often, source.level, source.folds)]
             if seldom:
                 code.append(_compile_text(seldom, 0, False))
+        code += [_compiled_once(one, source) for one in shared]
         return _packed(code)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
+
+
+def _compiled_once(shared: Shared, source: Source) -> bytes:
+    """The object of a function that a source has in common with others."""
+    mine: futures.Future[bytes] = futures.Future()
+    first = _shared.setdefault(shared.symbol, mine)
+    # Where another thread failed, this one tries.
+    if first is not mine and first.exception() is None:
+        return first.result()
+    store, key = objects.default_store(), _digest_of(shared.symbol, "shared")
+    try:
+        code = store.get(key)
+        if code is None:
+            with _gate:
+                code = _compile_text(shared.text, source.level, source.folds)
+            store.put(key, code)
+    except BaseException as error:
+        _shared.pop(shared.symbol, None)
+        mine.set_exception(error)
+        raise
+    mine.set_result(code)
+    return code
 
 
 def _packed(objects: Sequence[bytes]) -> bytes:
@@ -378,9 +410,10 @@ def _link(objects: Objects) -> None:
     with _gate, _lock:
         _link_count += 1
         builder = llvm().JITLibraryBuilder()
-        for source, code in objects:
-            for one in _unpacked(code):
-                builder.add_object_img(one)
+        # What several share is there once.
+        for one in dict.fromkeys(x for _, code in objects for x in _unpacked(code)):
+            builder.add_object_img(one)
+        for source, _ in objects:
             for name in source.symbols:
                 builder.export_symbol(name)
         builder.add_current_process()
