@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, intrinsic, mangled
-from treadle.backends.cpu.run.shared import SHARED
+from treadle.backends.cpu.run.shared import MANY, SHARED
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -30,7 +30,8 @@ def _definition(b: Builder, symbol: str, pair: str, like: Value) -> str:
     inner = Builder()
     parameters = [Value(inner, f"%x{i}", like.kind, like.lanes) for i in range(4)]
     signature = ", ".join(f"{x.type} {x.text}" for x in parameters)
-    with inner.function(f"define internal {pair} {symbol}({signature}) {SHARED}"):
+    how = "alwaysinline" if 1 < like.lanes < MANY else SHARED
+    with inner.function(f"define internal {pair} {symbol}({signature}) {how}"):
         first, second = _rounds(*parameters)
         half = inner.op(f"insertvalue {pair} poison, {first.type} {first.text}, 0")
         both = inner.op(f"insertvalue {pair} {half}, {second.type} {second.text}, 1")

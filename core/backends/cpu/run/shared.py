@@ -18,6 +18,10 @@ SHARED = 'noinline nounwind "shared"'
 LEAST = 30
 """Lines of a function, below which a module of its own takes longer."""
 
+MANY = 16
+"""Lanes of vectors from which on a function of a hundred instructions is better called:
+narrower ones are called so often that it takes some per cent longer."""
+
 
 class Shared(NamedTuple):
     """One such function.
@@ -62,7 +66,7 @@ def apart(text: str, how: str) -> tuple[str, list[Shared]]:
     rest = [declaration(body) for body in ours.values()]
     rest += [body for name, body in parts.items() if name not in ours]
     renamed = mentions(names).sub(
-        lambda match: f"@{names[match[1]]}", others + "".join(rest)
+        lambda match: f"@{names[match[1]]}", "\n".join([others, *rest])
     )
     return renamed, found
 
