@@ -17,7 +17,7 @@ from typing import Any
 from treadle.backends import objects
 from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
-from treadle.backends.cpu.run.shared import Shared, apart
+from treadle.backends.cpu.run.shared import Shared, apart, module_of
 from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 from treadle.backends.sources import source_digest
@@ -254,33 +254,49 @@ def _compile(source: Source) -> bytes:
             code = [_compile_text(often, source.level, source.folds)]
             if seldom:
                 code.append(_compile_text(seldom, 0, False))
-        code += [_compiled_once(one, source) for one in shared]
+        code += _compiled_once(shared, source) if shared else []
         return _packed(code)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
 
 
-def _compiled_once(shared: Shared, source: Source) -> bytes:
-    """The object of a function that a source has in common with others."""
-    mine: futures.Future[bytes] = futures.Future()
-    first = _shared.setdefault(shared.symbol, mine)
-    # Where another thread failed, this one tries.
-    if first is not mine and first.exception() is None:
-        return first.result()
-    store, key = objects.default_store(), _digest_of(shared.symbol, "shared")
+def _compiled_once(shared: Sequence[Shared], source: Source) -> list[bytes]:
+    """The objects of functions that a source has in common with others."""
+    futures_of = {x.symbol: futures.Future[bytes]() for x in shared}
+    made = {name: _shared.setdefault(name, mine) for name, mine in futures_of.items()}
+    # First all that is this thread's to do: no two threads wait for each other.
+    ours = [x for x in shared if made[x.symbol] is futures_of[x.symbol]]
     try:
-        code = store.get(key)
-        if code is None:
-            with _gate:
-                code = _compile_text(shared.text, source.level, source.folds)
-            store.put(key, code)
+        for symbol, code in _found_or_compiled(ours, source).items():
+            made[symbol].set_result(code)
     except BaseException as error:
-        _shared.pop(shared.symbol, None)
-        mine.set_exception(error)
+        for x in ours:
+            _shared.pop(x.symbol, None)
+            made[x.symbol].set_exception(error)
         raise
-    mine.set_result(code)
-    return code
+    # Where another thread failed, this one tries.
+    failed = [x for x in shared if made[x.symbol].exception() is not None]
+    again = _found_or_compiled(failed, source)
+    codes = [again.get(name) or future.result() for name, future in made.items()]
+    return list(dict.fromkeys(codes))
+
+
+def _found_or_compiled(shared: Sequence[Shared], source: Source) -> dict[str, bytes]:
+    """Objects by symbol: those on the disk, and one of all others."""
+    if not shared:
+        return {}
+    store, keys = objects.default_store(), {}
+    for x in shared:
+        keys[x.symbol] = _digest_of(x.symbol, "shared")
+    found = dict(zip(keys, store.get_all(list(keys.values())), strict=True))
+    if missing := [x for x in shared if found[x.symbol] is None]:
+        with _gate:
+            code = _compile_text(module_of(missing), source.level, source.folds)
+        for x in missing:
+            store.put(keys[x.symbol], code)
+            found[x.symbol] = code
+    return {symbol: code for symbol, code in found.items() if code is not None}
 
 
 def _packed(objects: Sequence[bytes]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.backends.cpu.run.divided import declaration, functions, head, mentions
@@ -26,11 +27,19 @@ narrower ones are called so often that it takes some per cent longer."""
 class Shared(NamedTuple):
     """One such function.
 
-    symbol: its name, which tells its code as well. text: a module that defines it.
+    symbol: its name, which tells its code as well. declared: what it calls. code: of
+    itself.
     """
 
     symbol: str
-    text: str
+    declared: tuple[str, ...]
+    code: str
+
+
+def module_of(shared: Sequence[Shared]) -> str:
+    """The text of a module that defines some of them. Others may do so, too."""
+    declared = dict.fromkeys(line for one in shared for line in one.declared)
+    return "\n".join([*declared, *(one.code for one in shared)])
 
 
 def apart(text: str, how: str) -> tuple[str, list[Shared]]:
@@ -59,10 +68,10 @@ def apart(text: str, how: str) -> tuple[str, list[Shared]]:
     for name, body in ours.items():
         digest = hashlib.blake2b(f"{how}\0{body}".encode(), digest_size=8).hexdigest()
         names[name] = f"{name}.{digest}"
-        used = [declared[called] for called in sorted(_used(body) - {f"@{name}"})]
-        own = body.replace("define internal", "define", 1)
+        used = tuple(declared[x] for x in sorted(_used(body) - {f"@{name}"}))
+        own = body.replace("define internal", "define weak_odr", 1)
         own = own.replace(f"@{name}(", f"@{names[name]}(", 1)
-        found.append(Shared(names[name], "\n".join([*used, own])))
+        found.append(Shared(names[name], used, own))
     rest = [declaration(body) for body in ours.values()]
     rest += [body for name, body in parts.items() if name not in ours]
     renamed = mentions(names).sub(

@@ -69,8 +69,8 @@ def test_a_module_without_what_it_shares() -> None:
     own, (shared,) = apart(module("main", 1), "1")
     assert f"declare i64 @{shared.symbol}(i64)" in own
     assert f"call i64 @{shared.symbol}(i64 %x)" in own
-    assert "smax" in shared.text and "smin" not in shared.text
-    assert f"define i64 @{shared.symbol}(i64 %x0)" in shared.text
+    assert shared.declared == ("declare i64 @llvm.smax.i64(i64, i64)",)
+    assert f"define weak_odr i64 @{shared.symbol}(i64 %x0)" in shared.code
     # One name is one code, compiled in one way.
     assert apart(module("other", 2), "1")[1] == [shared]
     assert apart(module("main", 1), "2")[1][0].symbol != shared.symbol
@@ -107,7 +107,7 @@ def test_of_two_modules_it_is_compiled_once(compiled: list[str]) -> None:
         for x in (-7, LEAST + 5):
             results = [call(found[s.key], x) for s in sources]
             assert results == [max(x, LEAST - 1) + n for n in (1, 2, 3)]
-        assert sum("define i64 @common" in text for text in compiled) == 1
+        assert sum("define weak_odr i64 @common" in text for text in compiled) == 1
         assert len(compiled) == 4
         for s in sources:
             del native._functions[s.key]
@@ -118,7 +118,32 @@ def test_another_process_finds_it(compiled: list[str], monkeypatch) -> None:
     native.load([first])
     monkeypatch.setattr(native, "_shared", {})
     assert call(native.load([second])[second.key], 0) == LEAST + 1
-    assert sum("define i64 @common" in text for text in compiled) == 1
+    assert sum("define weak_odr i64 @common" in text for text in compiled) == 1
+
+
+def test_objects_that_have_one_function_twice_are_linked_as_one(
+    compiled: list[str], monkeypatch, tmp_path
+) -> None:
+    second = COMMON[COMMON.index("define") :].replace("@common", "@second")
+    second = second.replace("i64 %x2, i64 2", "i64 %x2, i64 99")
+    more = "  %w = call i64 @second(i64 %y)\n  %z = add i64 %w,"
+    text = second + module("one", 1).replace("  %z = add i64 %y,", more)
+    first, other = source(text, "one"), source(module("two", 2), "two")
+    native.load([first])
+    assert sum("define weak_odr" in text for text in compiled) == 1
+    kept = native.object_key(first)
+    for file in tmp_path.glob("*.o"):
+        if file.stem != kept:
+            file.unlink()
+    monkeypatch.setattr(native, "_shared", {})
+    native.load([other])
+    assert sum("@common" in text for text in compiled if "weak_odr" in text) == 2
+    for s in (first, other):
+        del native._functions[s.key]
+    links = native._link_count
+    found = native.load([first, other])
+    assert native._link_count == links + 1 and len(compiled) == 4
+    assert [call(found[s.key], 0) for s in (first, other)] == [100, LEAST + 1]
 
 
 def test_what_failed_is_tried_again(compiled: list[str], monkeypatch) -> None:
@@ -126,7 +151,7 @@ def test_what_failed_is_tried_again(compiled: list[str], monkeypatch) -> None:
     made = source(module("one", 1), "one")
 
     def no_memory(text: str, level: int, folds: bool) -> bytes:
-        if "define i64 @common" in text:
+        if "define weak_odr i64 @common" in text:
             raise RuntimeError("no memory")
         return real(text, level, folds)
 
@@ -148,5 +173,7 @@ def test_kernels_that_turn_rows_share_that(compiled: list[str]) -> None:
         result = td.jit(lambda x, f=function: f(tnp, x))(x)
         np.testing.assert_allclose(result, exact, rtol=1e-5)
     turning = [text for text in compiled if "@treadle.turned_in." in text]
-    defined = [text for text in turning if text.startswith("define void @treadle.")]
+    defined = [
+        text for text in turning if "define weak_odr void @treadle.turned_in." in text
+    ]
     assert len(defined) == 1 and len(turning) == 3
