@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, type_name
+from treadle.backends.cpu.run.shared import SHARED
 
 _PIECE = 4
 """Columns that are turned together."""
@@ -88,9 +89,7 @@ def _call(
     if symbol not in b.library:
         inner = Builder()
         parameters = "ptr %far, i64 %down, i64 %along, i64 %columns, ptr %at"
-        with inner.function(
-            f"define internal void {symbol}({parameters}) noinline nounwind"
-        ):
+        with inner.function(f"define internal void {symbol}({parameters}) {SHARED}"):
             emit(_Turn(inner, f"i{width}", lanes))
             inner("ret void")
         b.library[symbol] = "\n".join(inner.lines)

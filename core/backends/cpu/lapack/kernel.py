@@ -14,6 +14,7 @@ from treadle.backends.cpu.lapack import exponent, together, turning
 from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
 from treadle.backends.cpu.lapack.small import SmallWord
 from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.run.shared import SHARED
 from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
 
 _SYMBOL = "lapack_calls"
@@ -88,7 +89,7 @@ def _word(b: Builder, base: str, index: str) -> str:
 
 def _emit_step(b: Builder) -> None:
     """``step``: finds the addresses of the arguments, and calls the routine."""
-    with b.function("define internal void @step(ptr %step, ptr %places) nounwind"):
+    with b.function(f"define internal void @step(ptr %step, ptr %places) {SHARED}"):
         found = b.op(f"alloca [{MOST_ARGUMENTS} x i64]")
         with b.loop("0", str(MOST_ARGUMENTS)) as i:
             # Behind its arguments, Fortran has the lengths of those that are letters.
@@ -229,7 +230,7 @@ _EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent
 
 def _emit_pin(b: Builder) -> None:
     """``pin``: one task more (or less, for -1) that needs OpenBLAS on one thread."""
-    with b.function("define internal void @pin(ptr %args, i64 %more) nounwind"):
+    with b.function(f"define internal void @pin(ptr %args, i64 %more) {SHARED}"):
         args = Args(b)
         state = args(Word.PINNED, "ptr")
         count, had = _item(b, state, "1"), _item(b, state, "2")

@@ -28,6 +28,7 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.fourier.lanes import Lanes, at, scaled
+from treadle.backends.cpu.run.shared import SHARED
 from treadle.backends.cpu.target import host
 
 
@@ -164,7 +165,7 @@ def emit_moves(b: Builder, of: Slab) -> None:
     the next. The last one, whose number in the slab is given, fills the lanes that are
     left."""
     for what in ("pack", "unpack"):
-        with b.function(f"define internal void {of.name(what)}{_MOVED} noinline"):
+        with b.function(f"define internal void {of.name(what)}{_MOVED} {SHARED}"):
             if of.count == 1:
                 _copy(b, of, what == "pack")
             else:
@@ -295,7 +296,7 @@ def emit_less(b: Builder, of: Slab, conj: bool = False) -> None:
     name = of.name("less_conj" if conj else "less")
     height, width = (4, 4) if host().vector_bytes == 64 else (2, 4)
     width //= of.parts
-    with b.function(f"define internal void {name}{_LESS} noinline"):
+    with b.function(f"define internal void {name}{_LESS} {SHARED}"):
         with b.when(b.op("icmp sgt i64 %count, 0")):
             rows = b.op(f"and i64 %rows, {-height}")
             columns = b.op(f"and i64 %columns, {-width}")
