@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import hint, is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.cast import convert
@@ -275,16 +275,20 @@ _FEW = 8
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     """Whether the second operand has a few columns, and the first, which is summed over
     its slower axes, more: as in the gradient of a matrix of weights that makes a few
-    numbers. Elements have the same bits either way; of open sizes nothing is known."""
+    numbers. Elements have the same bits either way, so that open sizes count as in the
+    trace."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
-    sizes = [x[i] for i in free_x], [y[i] for i in free_y]
-    if any(eq.params["batch"]) or any(map(is_dim, [*sizes[0], *sizes[1]])):
+    if any(eq.params["batch"]):
         return False
+    rows, columns = (
+        math.prod([hint(shape[i]) for i in free])
+        for shape, free in ((x, free_x), (y, free_y))
+    )
     fastest = [_fastest(a, makers) for a in eq.inputs]
     if fastest[0] not in free_x or fastest[1] not in free_y:
         return False
-    return 1 < math.prod(sizes[1]) < _FEW <= math.prod(sizes[0])
+    return 1 < columns < _FEW <= rows
 
 
 def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
