@@ -11,7 +11,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.dims import hint, is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
-from treadle.ops.arithmetic import mul, multiply_add
+from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
@@ -200,6 +200,8 @@ class _Lower(Rewriter):
         loops are batch, x's free axes, and y's, with the sum inside of y's or outside
         (`columns`)."""
         (x_atom, bx, fx, cx), (y_atom, by, fy, cy) = x, y
+        if not columns and (fx or fy) and _has_few_terms(x_atom, cx):
+            return self._terms(eq, x, y)
         names = [("b", i) for i in range(len(bx))] + [("x", a) for a in fx]
         inner, sums = [("y", a) for a in fy], [("c", i) for i in range(len(cx))]
         names += sums + inner if columns else inner + sums
@@ -229,6 +231,45 @@ class _Lower(Rewriter):
             (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
         return result
 
+    def _terms(
+        self,
+        eq: Equation,
+        x: tuple[Atom, Axes, Axes, Axes],
+        y: tuple[Atom, Axes, Axes, Axes],
+    ) -> Atom:
+        """The same of few terms, one by one, which are added as those of a row are: so
+        that vectors run along what there is more of."""
+        (axis,), terms = x[3], []
+        for k in range(x[0].type.shape[axis]):
+            sides = [self._at(eq, side, k) for side in (x, y)]
+            terms.append(self._product(eq, *sides, False))
+        zero = Lit(
+            np.zeros((), terms[0].type.dtype), ArrayType((), terms[0].type.dtype)
+        )
+        while len(terms) > 1:
+            middle = 1 << (len(terms) - 1).bit_length() - 1
+            ends = [*terms[middle:], *[zero] * (2 * middle - len(terms))]
+            terms = [
+                self.emit(add, [a, b], {}, eq.source)[0]
+                for a, b in zip(terms[:middle], ends, strict=True)
+            ]
+        return terms[0]
+
+    def _at(
+        self, eq: Equation, side: tuple[Atom, Axes, Axes, Axes], k: int
+    ) -> tuple[Atom, Axes, Axes, Axes]:
+        """An operand's k-th elements along its contracted axis."""
+        a, batch, free, (axis,) = side
+        shape = a.type.shape
+        starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
+        starts[axis], limits[axis] = k, k + 1
+        cut = {"starts": (*starts,), "limits": (*limits,), "steps": (*steps,)}
+        (a,) = self.emit(slice_, [a], cut, eq.source)
+        left = {"shape": (*shape[:axis], *shape[axis + 1 :])}
+        (a,) = self.emit(reshape, [a], left, eq.source)
+        batch, free = (tuple([i - (i > axis) for i in axes]) for axes in (batch, free))
+        return a, batch, free, ()
+
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
         """What a sum of products adds: of floats, without rounding the product."""
         dtype = spread[0].type.dtype
@@ -245,6 +286,12 @@ class _Lower(Rewriter):
             (a,) = self.emit(transpose, [a], {"permutation": order}, eq.source)
         params = {"shape": shape, "dims": tuple(sorted(dims))}
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
+
+
+def _has_few_terms(a: Atom, contract: Axes) -> bool:
+    """Whether sums are of a few terms each, of open sizes as well."""
+    sizes = [a.type.shape[axis] for axis in contract]
+    return len(sizes) == 1 and not is_dim(sizes[0]) and 1 < sizes[0] <= _TERMS
 
 
 def _is_long(dtype: np.dtype) -> bool:
@@ -267,6 +314,9 @@ def _free(eq: Equation) -> list[Axes]:
 
 _EXACT = 1 << 24
 """Up to which float32 has all integers."""
+
+_TERMS = 4
+"""Up to so many are said one by one; of five, rows take as long."""
 
 _FEW = 8
 """Fewer columns leave most of a vector empty, but not as rows."""

@@ -14,8 +14,8 @@ from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
-from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.known import knowing
+from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
 from treadle.backends.cpu.emit.access import (
     Arguments,
     load,
@@ -21,7 +19,7 @@ from treadle.backends.cpu.emit.access import (
     to_register,
 )
 from treadle.backends.cpu.emit.across import across_spans, goes_across
-from treadle.backends.cpu.emit.body import Body, Frame, reduction_of
+from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import (
     Value,
@@ -38,7 +36,7 @@ from treadle.backends.cpu.emit.turned import (
 )
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import Sweep, is_reduction, is_store, schedule
+from treadle.kernels.lower import Sweep, is_store
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
 
 _MOST = 8
