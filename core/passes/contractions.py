@@ -241,8 +241,8 @@ class _Lower(Rewriter):
         that vectors run along what there is more of."""
         (axis,), terms = x[3], []
         for k in range(x[0].type.shape[axis]):
-            sides = [self._at(eq, side, k) for side in (x, y)]
-            terms.append(self._product(eq, *sides, False))
+            a, b = (self._at(eq, side, k) for side in (x, y))
+            terms.append(self._product(eq, a, b, False))
         zero = Lit(
             np.zeros((), terms[0].type.dtype), ArrayType((), terms[0].type.dtype)
         )
