@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.dims import Dim, is_dim
+from treadle.dims import Dim, hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Var
@@ -85,9 +85,8 @@ def _readers_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
 
 def _leaves_few(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Whether vectors would lie along a few elements, in such an order of axes, instead
-    of along more. Open sizes may be large."""
-    last, own = shape[order[-1]], shape[-1]
-    return not (is_dim(last) or is_dim(own)) and last < FEW <= own
+    of along more. Open sizes count as in the trace."""
+    return hint(shape[order[-1]]) < FEW <= hint(shape[-1])
 
 
 class Strided(NamedTuple):

@@ -183,3 +183,32 @@ def test_powers_of_complex_numbers() -> None:
 
     sizes = ((3, 5), (1, 2), (2, 2), (8, 2), (64, 2))
     agree(lambda x: x ** x.shape[0], [Arg("n m", draw)], sizes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_products_of_few_terms_with_vectors(dtype: str) -> None:
+    sizes = ((40, 3, 2), (5, 2, 3), (33, 4, 4), (7, 1, 5), (1, 3, 3))
+    matrices, vectors = floats("b i k", dtype), floats("b k", dtype)
+    of_each = lambda a, x: tnp.einsum("bij,bj->bi", a, x)  # noqa: E731
+    agree(of_each, [matrices, vectors], sizes, guards="whether there is one")
+    agree(lambda x, v: x @ v, [floats("b k", dtype), floats("k", dtype)])
+
+
+@pytest.mark.parametrize("columns", [3, 7])
+def test_products_with_few_columns_that_are_computed_as_rows(columns: int) -> None:
+    args = [floats("k m"), floats("k n")]
+    sizes = (40, 30, columns), (99, 36, columns), (50, 20, 30), (33, 3, 5)
+    agree(lambda x, c: x.T @ c, args, sizes)
+    agree(lambda x, c: tnp.tanh(x.T @ c).T + 1, args, sizes)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 8])
+def test_rows_whose_length_is_known(columns: int) -> None:
+    """And all lengths that this program of three has beside it."""
+    for f in (
+        lambda x: tnp.sum(x, 1),
+        lambda x: x / tnp.max(x, 1, keepdims=True),
+        lambda x: tnp.sum(x * x),
+    ):
+        agree(f, [floats("n m")], ((40, 3), (33, columns), (100, columns), (7, 3)))
+        agree(f, [floats(f"n {columns}")], ((40,), (33,), (7,)))

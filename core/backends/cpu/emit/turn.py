@@ -241,7 +241,7 @@ def _is_dense(t: _Turn, columns: int) -> str:
     return t.both(t.is_("eq", "%along", 1), t.both(wide, far))
 
 
-def _interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
+def interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
     """Lanes of several vectors, numbered one vector after the other."""
     n, found = vectors[0].lanes, vectors[0]
     for k, other in enumerate(vectors[1:], 1):
@@ -261,7 +261,7 @@ def _emit_in(t: _Turn) -> None:
             rows = [t.load(t.moved("%far", k * lanes), lanes) for k in range(n)]
             for column in range(n):
                 picks = [r * n + column for r in range(lanes)]
-                t.store(_interleaved(rows, picks), t.near(str(column)))
+                t.store(interleaved(rows, picks), t.near(str(column)))
     _emit_repeated_in(t)
     along = t.is_("eq", "%along", 1)
 
@@ -314,7 +314,7 @@ def _emit_out(t: _Turn) -> None:
             for k in range(n):
                 written = range(k * lanes, (k + 1) * lanes)
                 picks = [p % n * lanes + p // n for p in written]
-                t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
+                t.store(interleaved(columns, picks), t.moved("%far", k * lanes))
     _emit_side_by_side_out(t)
     along = t.is_("eq", "%along", 1)
 
