@@ -257,3 +257,24 @@ def test_complex_quotients_are_not_rounded(name: str, other: Any) -> None:
         with pytest.raises(TypeError, match=r"complex numbers are not ordered") as e:
             f(z, other)
         assert f"\n  at {__file__}" in str(e.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_divisors_of_the_least_integers(dtype: Any) -> None:
+    least = np.iinfo(dtype).min
+    x = np.array([least, least, least, least, 127, 6, -12, 0], dtype)
+    y = np.array([127, 0, least, 3, least, least, 8, least], dtype)
+    for name in ("gcd", "lcm"):
+        found, wanted = getattr(tnp, name), getattr(np, name)(x, y)
+        np.testing.assert_array_equal(found(x, y), wanted)
+        np.testing.assert_array_equal(td.jit(found)(x, y), wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int64, np.uint64])
+def test_numbers_times_large_powers_of_two(dtype: Any) -> None:
+    powers = np.array([0, 3, 200, np.iinfo(dtype).max], dtype)
+    x = np.float32([1.5, -1e-45, 1e-45, 1e-45])
+    with np.errstate(over="ignore"):
+        wanted = np.ldexp(x, np.minimum(powers, 10_000).astype(np.int64))
+    np.testing.assert_array_equal(tnp.ldexp(x, powers), wanted)
+    np.testing.assert_array_equal(td.jit(tnp.ldexp)(x, powers), wanted)
