@@ -278,3 +278,18 @@ def test_numbers_times_large_powers_of_two(dtype: Any) -> None:
         wanted = np.ldexp(x, np.minimum(powers, 10_000).astype(np.int64))
     np.testing.assert_array_equal(tnp.ldexp(x, powers), wanted)
     np.testing.assert_array_equal(td.jit(tnp.ldexp)(x, powers), wanted)
+
+
+@pytest.mark.parametrize(
+    "number", [np.uint32(2**32 - 1), np.uint64(2**63 + 1), np.int64(-(2**63))]
+)
+def test_places_beyond_all_lengths(number: Any) -> None:
+    x, places = np.arange(10, 15, dtype=np.float32), number[None]
+    for mode in ("clip", "wrap"):
+        wanted = x[int(number) % 5 if mode == "wrap" else 4 if number > 0 else 0]
+        found = td.jit(lambda x, i, mode=mode: tnp.take(x, i, mode=mode))(x, places)
+        assert found == tnp.take(x, places, mode=mode) == wanted
+    wanted = np.roll(x, int(number) % 5)
+    np.testing.assert_array_equal(tnp.roll(x, number), wanted)
+    np.testing.assert_array_equal(td.jit(tnp.roll)(x, number), wanted)
+    assert not td.jit(tnp.roll)(x[:0], number).size
