@@ -151,14 +151,14 @@ def _is_harmless(code: CodeType) -> bool:
 
 def _may_give(code: CodeType) -> bool:
     """Whether a function may give something that is true, as its instructions say."""
-    before = None
+    before: Any = None
     for instruction in get_instructions(code):
         if instruction.opname == "RETURN_CONST":
             if instruction.argval:
                 return True
         elif instruction.opname == "RETURN_VALUE":
             constant = before is not None and before.opname == "LOAD_CONST"
-            if not constant or before.argval:  # type: ignore[union-attr]
+            if not constant or before.argval:
                 return True
         before = instruction
     return False
