@@ -15,7 +15,7 @@ from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
-from treadle.ops.dot import Axes, dot_general, free_axes
+from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
@@ -268,14 +268,12 @@ def _free(eq: Equation) -> list[Axes]:
 _EXACT = 1 << 24
 """Up to which float32 has all integers."""
 
-_FEW = 8
-"""Fewer columns leave most of a vector empty, but not as rows."""
-
 
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
-    """Whether the second operand has a few columns, and the first, which is summed over
-    its slower axes, more: as in the gradient of a matrix of weights that makes a few
-    numbers. Elements have the same bits either way; of open sizes nothing is known."""
+    """Whether the second operand has a few columns, or leaves much of the last vectors
+    empty, and the first, which is summed over its slower axes, less of its own: as in
+    the gradient of a matrix of weights that makes a few numbers. Elements have the same
+    bits either way; of open sizes nothing is known."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
     sizes = [x[i] for i in free_x], [y[i] for i in free_y]
@@ -284,7 +282,9 @@ def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     fastest = [_fastest(a, makers) for a in eq.inputs]
     if fastest[0] not in free_x or fastest[1] not in free_y:
         return False
-    return 1 < math.prod(sizes[1]) < _FEW <= math.prod(sizes[0])
+    terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    rows, columns = map(math.prod, sizes)
+    return columns > 1 and fills_as_rows(rows, columns, terms)
 
 
 def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
