@@ -14,7 +14,7 @@ import numpy as np
 from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
-from treadle.ops.dot import dot_general
+from treadle.ops.dot import dot_general, fills_as_rows
 from treadle.ops.interleave import interleave
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
@@ -431,7 +431,11 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
     how = {"contract": ((0,), (0,)), "batch": ((), ())}
-    result = f.product(dot_general, rows, **how)
+    (terms, channels), (_, features) = (a.type.shape for a in rows)
+    if fills_as_rows(channels, features, terms):
+        result = _turned(f, f.product(dot_general, rows[::-1], **how))
+    else:
+        result = f.product(dot_general, rows, **how)
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
 
 
