@@ -439,8 +439,34 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
 
 
+def _of_one_pixel(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """The gradient by a filter of images of one pixel, which each tap meets in a result
+    of its own (as in the first layer of generators), is a product for each tap."""
+    images, *space, channels = x.type.shape
+    rank, kernel = len(space), params.get("kernel")
+    plain: dict[str, Any] = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank}
+    plain["feature_groups"] = 1
+    if not f.is_filter_gradient or differ(params, plain):
+        return None
+    lows, out = [low for low, _ in params["padding"]], y.type.shape[1:-1]
+    if any(map(is_dim, (*space, *lows, *out))) or math.prod(space) != 1:
+        return None
+    if out != kernel or any(low != k - 1 for low, k in zip(lows, kernel, strict=True)):
+        return None
+    taps, features = math.prod(kernel), y.type.shape[-1]
+    x = f.reshaped(x, (images, channels))
+    shape = taps, images, channels
+    x = f.emit(broadcast_in_dim, [x], shape=shape, dims=(1, 2))
+    y = f.emit(reverse, [y], axes=tuple(range(1, rank + 1)))
+    y = f.reshaped(y, (images, taps, features))
+    how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
+    result = f.product(dot_general, [x, y], **how)
+    return f.reshaped(result, (*kernel, channels, features))
+
+
 _FORMS = (
     _of_points,
+    _of_one_pixel,
     _of_lines,
     _of_single_taps,
     _exchanged,
