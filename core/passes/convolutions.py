@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_one
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general, fills_as_rows
@@ -443,15 +443,15 @@ def _of_one_pixel(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom |
     """The gradient by a filter of images of one pixel, which each tap meets in a result
     of its own (as in the first layer of generators), is a product for each tap."""
     images, *space, channels = x.type.shape
-    rank, kernel = len(space), params.get("kernel")
+    if not f.is_filter_gradient:
+        return None
+    rank, kernel = len(space), params["kernel"]
     plain: dict[str, Any] = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank}
     plain["feature_groups"] = 1
-    if not f.is_filter_gradient or differ(params, plain):
+    plain["padding"] = tuple((k - 1, k - 1) for k in kernel)
+    if any(map(is_dim, kernel)) or differ(params, plain):
         return None
-    lows, out = [low for low, _ in params["padding"]], y.type.shape[1:-1]
-    if any(map(is_dim, (*space, *lows, *out))) or math.prod(space) != 1:
-        return None
-    if out != kernel or any(low != k - 1 for low, k in zip(lows, kernel, strict=True)):
+    if any(type(n) is int and n != 1 for n in space) or not is_one(*space):
         return None
     taps, features = math.prod(kernel), y.type.shape[-1]
     x = f.reshaped(x, (images, channels))
