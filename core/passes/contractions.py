@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,27 +24,13 @@ from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.integers import SUMS, is_short
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Multiplied, Product
-from treadle.trace.op import Op, registry
+from treadle.trace.op import registry
 
 _PRODUCTS = frozenset(
     op for op in registry.values() if isinstance(op.lowering, Product)
 )
 _NONE = Multiplied()
 _HALVES = (dtypes.float16, dtypes.bfloat16)
-
-
-Emitted = Callable[[Rewriter, Op, Sequence[Atom], dict[str, Any], str], Atom]
-"""What makes a product, and gives its result."""
-
-
-def _emitted(
-    rewriter: Rewriter,
-    op: Op,
-    operands: Sequence[Atom],
-    params: dict[str, Any],
-    source: str,
-) -> Atom:
-    return rewriter.emit(op, operands, params, source)[0]
 
 
 class _Lower(Rewriter):
@@ -143,12 +128,14 @@ class _Lower(Rewriter):
             return self._sum_of_products(eq, x, y)
         return None
 
-    def _as_rows(
-        self, eq: Equation, x: Atom, y: Atom, emitted: Emitted = _emitted
-    ) -> Atom:
-        """The product with its operands exchanged."""
+    def _as_rows(self, eq: Equation, x: Atom, y: Atom, halves: bool = False) -> Atom:
+        """The product with its operands exchanged; for a kernel of half floats, or not."""
         how = {name: eq.params[name][::-1] for name in ("contract", "batch")}
-        result = emitted(self, dot_general, [y, x], eq.params | how, eq.source)
+        operands, params = [y, x], eq.params | how
+        if halves:
+            result = product(self, dot_general, operands, params, eq.source)
+        else:
+            (result,) = self.emit(dot_general, operands, params, eq.source)
         rows, columns = map(len, _free(eq))
         order = (*range(columns, columns + rows), *range(columns))
         return self.emit(transpose, [result], {"permutation": order}, eq.source)[0]
@@ -179,7 +166,7 @@ class _Lower(Rewriter):
         multiplies = is_product and dtype in self.multiplied.matrices
         if multiplies and not (alone or self._is_thin(eq)):
             if _leaves_few_columns(eq, self.makers):
-                return self._as_rows(eq, x, y, product)
+                return self._as_rows(eq, x, y, halves=True)
             return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
         lowered = self._sum_of_products if alone else self._contraction
