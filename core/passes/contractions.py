@@ -129,7 +129,7 @@ class _Lower(Rewriter):
         return None
 
     def _as_rows(self, eq: Equation, x: Atom, y: Atom, halves: bool = False) -> Atom:
-        """The product with its operands exchanged; for a kernel of half floats, or not."""
+        """The product with its operands exchanged."""
         how = {name: eq.params[name][::-1] for name in ("contract", "batch")}
         operands, params = [y, x], eq.params | how
         if halves:

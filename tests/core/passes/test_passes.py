@@ -195,6 +195,21 @@ def test_few_columns_are_rows() -> None:
         np.testing.assert_allclose(result, x.T @ y, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [(2000, 144, 24), (1500, 100, 10)])
+def test_few_columns_of_halves(sizes: tuple[int, int, int]) -> None:
+    """Their bits are those of open sizes, of which nothing is known."""
+    k, m, n = sizes
+    product = lambda x, y: x.T @ y  # noqa: E731
+    opened = td.jit(product, dynamic={"x": ("k", "m"), "y": ("k", "n")})
+    rng = np.random.default_rng(0)
+    x, y = (tnp.asarray(rng.normal(size=(k, i))).astype("bfloat16") for i in (m, n))
+    result = np.asarray(td.jit(lambda *a: product(*a))(x, y))
+    assert np.asarray(opened(x, y)).tobytes() == result.tobytes()
+    wide = (np.asarray(a.astype("float32")).astype("float64") for a in (x, y))
+    expected = np.einsum("km,kn->mn", *wide)
+    np.testing.assert_allclose(result.astype("float64"), expected, rtol=1e-2, atol=1)
+
+
 class _Widening(CPUTarget):
     """Without kernels for products of half floats."""
 
