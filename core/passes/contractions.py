@@ -15,7 +15,7 @@ from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
-from treadle.ops.dot import Axes, dot_general, free_axes
+from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
@@ -128,10 +128,14 @@ class _Lower(Rewriter):
             return self._sum_of_products(eq, x, y)
         return None
 
-    def _as_rows(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+    def _as_rows(self, eq: Equation, x: Atom, y: Atom, halves: bool = False) -> Atom:
         """The product with its operands exchanged."""
         how = {name: eq.params[name][::-1] for name in ("contract", "batch")}
-        (result,) = self.emit(dot_general, [y, x], eq.params | how, eq.source)
+        operands, params = [y, x], eq.params | how
+        if halves:
+            result = product(self, dot_general, operands, params, eq.source)
+        else:
+            (result,) = self.emit(dot_general, operands, params, eq.source)
         rows, columns = map(len, _free(eq))
         order = (*range(columns, columns + rows), *range(columns))
         return self.emit(transpose, [result], {"permutation": order}, eq.source)[0]
@@ -161,6 +165,8 @@ class _Lower(Rewriter):
             return convolution(self, eq, x, y, images)
         multiplies = is_product and dtype in self.multiplied.matrices
         if multiplies and not (alone or self._is_thin(eq)):
+            if _leaves_few_columns(eq, self.makers):
+                return self._as_rows(eq, x, y, halves=True)
             return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
         lowered = self._sum_of_products if alone else self._contraction
@@ -318,15 +324,12 @@ _EXACT = 1 << 24
 _TERMS = 4
 """Up to so many are said one by one; of five, rows take as long."""
 
-_FEW = 8
-"""Fewer columns leave most of a vector empty, but not as rows."""
-
 
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
-    """Whether the second operand has a few columns, and the first, which is summed over
-    its slower axes, more: as in the gradient of a matrix of weights that makes a few
-    numbers. Elements have the same bits either way, so that open sizes count as in the
-    trace."""
+    """Whether the second operand has a few columns, or leaves much of the last vectors
+    empty, and the first, which is summed over its slower axes, less of its own: as in
+    the gradient of a matrix of weights that makes a few numbers. Elements have the same
+    bits either way, so that open sizes count as in the trace."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
     if any(eq.params["batch"]):
@@ -338,7 +341,8 @@ def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     fastest = [_fastest(a, makers) for a in eq.inputs]
     if fastest[0] not in free_x or fastest[1] not in free_y:
         return False
-    return 1 < columns < _FEW <= rows
+    terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    return columns > 1 and fills_as_rows(rows, columns, terms)
 
 
 def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
