@@ -46,7 +46,7 @@ def emit(b: Builder, of: Slab) -> None:
         ]
         a = Entries("%room", steps[0], steps[1])
         backward = b.op(f"icmp eq i1 {lower}, {turned}")
-        # Of a right side on the right, numbers lie one after the other: they are turned.
+        # On the left, the numbers of a right side lie one after the other: turned.
         between = b.op(f"and i64 {b.op(f'add i64 {n}, {of.count - 1}')}, {-of.count}")
         between = scaled(b, between, of.row)
         x = Entries(
