@@ -231,20 +231,26 @@ def _emit_out(
         access.store(b, at(b, x, offset), row, of.real, mask)
 
 
-def pack(b: Builder, of: Slab, matrix: Matrix, count: str, to: str) -> None:
-    """Brings the numbers of matrices into a slab."""
-    _move(b, of.name("pack"), of, matrix, count, to)
+def pack(
+    b: Builder, of: Slab, matrix: Matrix, count: str, to: str, last: str = "%last"
+) -> None:
+    """Brings the numbers of matrices into a slab; the last one has this number."""
+    _move(b, of.name("pack"), of, matrix, count, (to, last))
 
 
-def unpack(b: Builder, of: Slab, matrix: Matrix, count: str, source: str) -> None:
+def unpack(
+    b: Builder, of: Slab, matrix: Matrix, count: str, source: str, last: str = "%last"
+) -> None:
     """Writes matrices from a slab."""
-    _move(b, of.name("unpack"), of, matrix, count, source)
+    _move(b, of.name("unpack"), of, matrix, count, (source, last))
 
 
-def _move(b: Builder, name: str, of: Slab, m: Matrix, count: str, slab: str) -> None:
+def _move(
+    b: Builder, name: str, of: Slab, m: Matrix, count: str, slab: tuple[str, str]
+) -> None:
     parts = scaled(b, count, of.parts)
-    where = f"ptr {m.base}, i64 {m.step}, i64 %last"
-    b(f"call void {name}({where}, i64 {parts}, ptr {slab})")
+    where = f"ptr {m.base}, i64 {m.step}, i64 {slab[1]}"
+    b(f"call void {name}({where}, i64 {parts}, ptr {slab[0]})")
 
 
 # Sums of products ---------------------------------------------------------------------
