@@ -69,8 +69,8 @@ def _remainder(scope: Scope, a: Atom) -> Terms:
 
 
 def _by_half_up(scope: Scope, a: Atom) -> Terms:
-    """The atom ``p // 2`` or ``p % 2`` by what ``p / 2`` is rounded up: that is at least
-    1 where p is."""
+    """The atom ``p // 2`` or ``p % 2`` by half of p, rounded up: that is at least 1
+    where p is."""
     p, _ = a.args
     half: Terms = {(scope.quotient_atom(p + 1, 2),): 1}
     if a.fn is floordiv:
