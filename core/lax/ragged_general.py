@@ -184,7 +184,7 @@ def _sums_of_groups(x: Any, y: Any, sizes: Any, options: Any) -> Any:
     owner, rows, _, ends = blocks_of(sizes, x.shape[0])
     inside = (rows < ends[owner][:, None])[..., None]
     parts = [take(a, rows, axis=0, mode="clip") for a in (x, y)]
-    parts = [where(inside, a, a.dtype.type(0)) for a in parts]
-    products = dot_general(*parts, (((1,), (1,)), ((0,), (0,))), *options)
+    left, right = (where(inside, a, a.dtype.type(0)) for a in parts)
+    products = dot_general(left, right, (((1,), (1,)), ((0,), (0,))), *options)
     none = zeros((sizes.shape[0], *products.shape[1:]), products.dtype)
     return none.at[owner].add(products)

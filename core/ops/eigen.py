@@ -247,16 +247,15 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
     routine = partial(RoutineCall, named(a.dtype, "geev"))
     to = (rows, apart) if vectors else (STATUS, 1)
     if dtypes.is_complex(a.dtype):
-        last = (STATUS, 1, *to, work, length, found, STATUS)
-        steps = [begin, routine((*how, At(1), *last))]
+        last = At(1), STATUS, 1, *to, work, length, found, STATUS
+        steps = [begin, routine((*how, *last))]
         if vectors:
             steps.append(copied(a.dtype, (At(2), n), (rows, apart), n, n))
         return Script(lead, blocks, (*steps, *failed))
-    last = (STATUS, 1, *to, work, length, STATUS)
     copy_of = partial(RoutineCall, named(a.dtype, "copy"))
     steps = [
         begin,
-        routine((*how, found, imaginary, *last)),
+        routine((*how, found, imaginary, STATUS, 1, *to, work, length, STATUS)),
         copy_of((n, found, 1, At(1), 2)),
         copy_of((n, imaginary, 1, At(1, size), 2)),
     ]

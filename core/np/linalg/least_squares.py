@@ -208,7 +208,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     else:
         rcond = _tolerance(a) if rcond is None else rcond
         factors = svd(a, full_matrices=False)
-        x = _apply(rcond, *map(stop_gradient, factors), a, b)
+        u, s, vh = map(stop_gradient, factors)
+        x = _apply(rcond, u, s, vh, a, b)
         s = factors.S
         kept = (s > s[..., :1] * rcond) & (s > 0)
         rank = reductions.sum(cast(kept, dtypes.int32), -1)
@@ -233,16 +234,15 @@ _apply = custom_jvp(_applied, nondiff_argnums=(0,))
 
 
 def _apply_jvp(rcond: Any, primals: Any, tangents: Any) -> Any:
-    *factors, a, b = primals
+    u, s, vh, a, b = primals
     da, db = tangents[3:]
-    x, p = _apply(rcond, *factors, a, b), _inverse(rcond, *factors, a)
+    x, p = _apply(rcond, u, s, vh, a, b), _inverse(rcond, u, s, vh, a)
     # dx = P (db - dA x) + P Pᴴ dAᴴ (b - A x) + (1 - P A) dAᴴ Pᴴ x.
     dah, ph = adjoint(da), adjoint(p)
     outside = matmul(ph, matmul(dah, b - matmul(a, x)))
     inside = matmul(dah, matmul(ph, x))
     known = db - matmul(da, x) + outside - matmul(a, inside)
-    u, _, vh = factors
-    across = matmul(_turned(factors, rcond, da), matmul(adjoint(u), b))
+    across = matmul(_turned((u, s, vh), rcond, da), matmul(adjoint(u), b))
     return x, inside + matmul(p, known) + matmul(adjoint(vh), across)
 
 
