@@ -62,7 +62,7 @@ class Packed:
         """Moves the packed operands of an equation, too, if all of them have such a
         form. Who reads it not at all leaves it dead."""
         (out,) = eq.outputs
-        params = _params(eq)
+        params = _params(eq, operands)
         if params is None or not out.type.size:
             return
         if eq.op is conj:
@@ -73,9 +73,17 @@ class Packed:
             packed = self.of(a, joined) if a.type.dtype.kind == "c" else a
             if packed is None:
                 return
-            inputs.append(packed)
+            alone = isinstance(a, Lit) and eq.op not in (broadcast_in_dim, pad)
+            inputs.append(self._line(packed) if alone else packed)
         last = _ENDS.get(eq.op, ()) if params is not eq.params else ()
         self.found[out] = self.emit(eq.op, [*inputs, *last], params)
+
+    def _line(self, number: Atom) -> Atom:
+        """What is moved of a number: a line of two, if its parts are one number."""
+        if number.type.dtype != dtypes.float64 or number.type.shape:
+            return number
+        params = {"shape": (2,), "dims": ()}
+        return self.emit(broadcast_in_dim, [number], params)
 
     def _conjugate(self, eq: Equation, a: Atom, joined: dict[Atom, Atom]) -> None:
         """One bit of a word: the sign of its second half."""
@@ -102,13 +110,13 @@ def _literal(a: Lit) -> Lit | None:
     return Lit(value.real[()], ArrayType((), dtypes.float64), a.varies)
 
 
-def _params(eq: Equation) -> Params | None:
+def _params(eq: Equation, operands: Sequence[Atom]) -> Params | None:
     """The params that move the packed form; None if that is no good."""
     if eq.op not in _LINES:
         return None
     if eq.outputs[0].type.dtype == dtypes.complex64:
         return eq.params
-    return _LINES[eq.op](eq.inputs, eq.params)
+    return _LINES[eq.op](operands, eq.params)
 
 
 def _broadcast(inputs: Sequence[Atom], params: Params) -> Params:

@@ -31,6 +31,9 @@ MOVES: dict[str, Callable[[Any, Any], Any]] = {
     "pad": lambda np, z: np.pad(z, ((1, 2), (0, 3))),
     "pad with a number": lambda np, z: np.pad(z, 1, constant_values=2 - 1j),
     "pad with a real number": lambda np, z: np.pad(z, 1, constant_values=2.0),
+    "number behind": lambda np, z: np.concatenate(
+        [z[0], np.expand_dims(np.asarray(0, z.dtype), 0)]
+    ),
     "edges": lambda np, z: np.pad(z, 2, mode="edge"),
     "rows": lambda np, z: z[PLACES],
     "places in rows": lambda np, z: np.take(z, PLACES, axis=1),
@@ -53,6 +56,8 @@ UPDATES: dict[str, Callable[[Any], Any]] = {
     "elements": lambda z: z.at[PLACES[0], PLACES[1]].set(1 + 2j),
     "number": lambda z: z.at[1:].set(3j),
     "zeros": lambda z: z.at[1:3].set(0),
+    "one zero": lambda z: z.reshape(-1).at[7].set(0),
+    "one number": lambda z: z.reshape(-1).at[7].set(2 + 2j),
 }
 
 

@@ -175,7 +175,7 @@ class AcrossSweeps:
         exact = [(i, r) for i, r in reductions if r.is_exact]
         others = [(i, r) for i, r in reductions if not r.is_exact]
         self._begin(others)
-        first = [p for _, r in exact for p in self._identity(r, "0")]
+        first = [p for _, r in exact for p in r.identity_of_each(b, self.lanes)]
         with b.carrying("0", self.columns, "1", carried(first)) as turn:
             frame = self._column(sweep, held, turn.index)
             before = iter(renamed(first, turn.values))
@@ -213,7 +213,7 @@ class AcrossSweeps:
     def _add(self, i: int, r: Reduction, frame: Frame, column: str) -> None:
         """Adds a column to its slot."""
         slot = self.b.op(f"and i64 {column}, {self.lanes - 1}")
-        old = self._identity(r, column)
+        old = r.identity(self.b, self.lanes)
         if not self.once:
             fresh = Value(self.b, column, "i64", 1).compare("slt", self.lanes)
             old = r.masked(fresh, old, self._slot(i, slot))
@@ -230,23 +230,13 @@ class AcrossSweeps:
 
     # Slots
 
-    def _identity(self, r: Reduction, slot: str) -> list[Value]:
-        """What changes nothing, in this slot."""
-        start = r.identity(self.b, self.lanes)
-        if r.with_index:
-            number = Value(self.b, slot, "i64", 1)
-            if start[1].kind != "i64":
-                number = number.cast("trunc", start[1].kind)
-            start[1] = number.splat(self.lanes)
-        return start
-
     def _begin(self, reductions: list[tuple[int, Reduction]]) -> None:
         """Fills the slots that nothing else fills."""
         if not reductions:
             return
         with self.b.loop(self.columns, self.slots) as slot:
             for i, r in reductions:
-                self._put(i, slot, self._identity(r, slot))
+                self._put(i, slot, r.identity(self.b, self.lanes))
 
     def _combine(self, reductions: list[tuple[int, Reduction]]) -> None:
         """Combines slots as `Reduction.across_lanes` does lanes: halves, then halves of

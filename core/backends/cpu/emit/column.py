@@ -84,10 +84,7 @@ class ColumnSweeps:
             r = self.body.reduction(i)
             copies, lanes = self._shape(i, held)
             for _ in range(copies):
-                start = r.identity(self.b, lanes)
-                if r.with_index:
-                    start[1] = start[1].like(0)
-                parts += start
+                parts += r.identity_of_each(self.b, lanes)
         for i in sweep.body:
             if is_running(self.plan.nest.body[i]):
                 parts += (

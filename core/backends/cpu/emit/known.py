@@ -207,7 +207,7 @@ class KnownSweeps:
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         self.body.prepare(sweep, held)
         reductions = [(i, self.body.reduction(i)) for i in sweep.reductions]
-        totals = {i: r.identity(self.b, self.lanes) for i, r in reductions}
+        totals = {i: r.identity_of_each(self.b, self.lanes) for i, r in reductions}
         slots: dict[int, list[Parts]] = {i: [] for i in totals}
         for column in range(self.columns):
             frame = self._column(sweep, held, column)

@@ -72,6 +72,11 @@ class Reduction:
         word = register_kind(self.index)
         return [start, lane_numbers(b, word, lanes) + first]
 
+    def identity_of_each(self, b: Builder, lanes: int) -> Parts:
+        """Parts that change nothing, where each lane is a reduction of its own."""
+        start = self.identity(b, lanes)
+        return [start[0], start[1].like(0)] if self.with_index else start
+
     @property
     def neutral(self) -> int | float:
         """The number that changes nothing."""

@@ -201,6 +201,22 @@ def test_sums_of_few_whole_numbers_and_conditions(columns: int) -> None:
             np.testing.assert_array_equal(found, wanted, err_msg=f"{name} {dtype}")
 
 
+@pytest.mark.parametrize("columns", [2, 3, 8, 9])
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_places_in_rows_that_have_nothing_but_what_changes_nothing(
+    name: str, columns: int
+) -> None:
+    for dtype in (np.float32, np.float64, np.int8, np.int64, np.bool_):
+        least, most = (0, 1) if dtype == np.bool_ else (-np.inf, np.inf)
+        if np.issubdtype(dtype, np.integer):
+            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        for value in (least, most):
+            x = np.full((83, columns), value, dtype)
+            x[::3, -1] = 1
+            found = td.jit(lambda x: getattr(tnp, name)(x, 1))(x)
+            np.testing.assert_array_equal(found, getattr(np, name)(x, 1))
+
+
 def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
     def launch(rows: int, columns: int) -> Any:
         steps = td.jit(lambda x: tnp.sum(x, axis=-1)).lower(tnp.ones((rows, columns)))
