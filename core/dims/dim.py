@@ -13,7 +13,7 @@ from treadle.dims import polynomial as poly
 from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
-from treadle.dims.quotients import is_of_lengths, rewritten
+from treadle.dims.quotients import has_corner, rewritten
 from treadle.dims.scope import COMPILING, TRACING, Scope, sizes
 
 
@@ -242,7 +242,7 @@ class Dim:
         if (
             self.scope.phase is not TRACING
             and (high == 0 or low == -1)
-            and (self.is_free or is_of_lengths(self.scope, self.terms))
+            and (self.is_free or has_corner(self.scope, self.terms, low, high))
         ):
             # Otherwise only where a length is 1: the general case holds there too.
             return high == 0

@@ -30,11 +30,16 @@ def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
     return out
 
 
-def is_of_lengths(scope: Scope, terms: Terms) -> bool:
-    """Whether a polynomial is one of numbers that may be lengths of axes: dimensions,
-    and quotients that are never 0."""
-    forms = [_replaced(scope, terms, up) for up in (False, True)]
-    return any(all([_is_length(a) for m in form for a in m]) for form in forms)
+def has_corner(scope: Scope, terms: Terms, low: int, high: int) -> bool:
+    """Whether a polynomial that is at most `high` = 0, or else at least `low` = -1, is
+    that only where lengths of axes are 1: it is one of dimensions, and of quotients
+    that are never 0, whose bounds say so."""
+    for form in (_replaced(scope, terms, up) for up in (False, True)):
+        least, most = poly.bounds(form)
+        if most == high if high == 0 else least == low:
+            if all([_is_length(a) for m in form for a in m]):
+                return True
+    return False
 
 
 def _is_length(a: Atom) -> bool:

@@ -194,24 +194,29 @@ def _runs(
     shape: Sequence[int], new_shape: Sequence[int]
 ) -> list[tuple[list[int], list[int]]]:
     """The smallest runs of axes of two shapes that have equal products, without axes of
-    length 1. (Runs of more axes than must be are right too.)"""
+    length 1. (Runs of more axes than must be are right too: of open sizes, an axis may
+    be seen to have length 1 only in a product.)"""
     runs: list[tuple[list[int], list[int]]] = []
     old: list[int] = []
     new: list[int] = []
-    size, rest = 1, iter([(j, n) for j, n in enumerate(new_shape) if n != 1])
+    size, rest = 1, [(j, n) for j, n in enumerate(new_shape) if n != 1]
     new_size = 1
     for i, n in enumerate(shape):
         if n == 1:
             continue
         old.append(i)
         size *= n
-        while likely_less(new_size, size):
-            j, m = next(rest)
+        while rest and likely_less(new_size, size):
+            j, m = rest.pop(0)
             new.append(j)
             new_size *= m
         if new_size == size:
             runs.append((old, new))
             old, new, size, new_size = [], [], 1, 1
+    new += [j for j, _ in rest]
+    if runs and (old or new):
+        before, after = runs.pop()
+        runs.append((before + old, after + new))
     return runs
 
 

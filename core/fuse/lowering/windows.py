@@ -139,9 +139,9 @@ class _Windows:
         return result
 
     def some_are_padding(self) -> bool:
-        """Whether there are windows that have no element at all."""
-        return any(
-            low >= w or (m - 1) * stride - low >= n
+        """Whether there may be windows that have no element at all."""
+        return not all(
+            never_positive(low - w + 1) and never_positive((m - 1) * stride - low - n + 1)
             for (n, m, w), stride, (low, _) in zip(
                 self._extents(), self.strides, self.padding, strict=True
             )

@@ -28,7 +28,6 @@ from treadle.np.linalg.operands import (
 from treadle.np.operands import (
     ArrayLike,
     broadcast_to_shape,
-    cast,
     common_shape,
     one_axis,
 )
@@ -43,6 +42,7 @@ from treadle.ops.gather import take_along_axis
 from treadle.ops.matrix import main_diagonal
 from treadle.ops.movement import full
 from treadle.ops.triangular import LOWER, triangular_solve
+from treadle.ops.unary import sign as sign_of
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -261,11 +261,13 @@ def _slogdet_of_two(a: Any) -> tuple[Any, Any]:
     dtype = typeof(a).dtype
     sign, sizes = where(moved, dtype.type(-1), dtype.type(1)), []
     for x in (pivot, last):
-        size = abs(x)
-        safe = cast(where(size == 0, 1, size), dtype)
-        sign = where(size == 0, dtype.type(0), sign * (x / safe))
-        sizes.append(log(size))
-    return sign, sizes[0] + sizes[1]
+        sign = sign * sign_of(x)
+        sizes.append(log(abs(x)))
+    return _unsigned_zero(sign), sizes[0] + sizes[1]
+
+
+def _unsigned_zero(sign: Any) -> Any:
+    return where(sign == 0, typeof(sign).dtype.type(0), sign)
 
 
 def _trace_of_solution(a: Any, b: Any) -> Any:
@@ -288,13 +290,8 @@ def _slogdet(a: Any) -> tuple[Any, Any]:
         return _slogdet_of_two(a)
     packed, pivots, _ = lu_ops.lu(a)
     diagonal = main_diagonal(packed)
-    size = abs(diagonal)
-    dtype = typeof(a).dtype
-    none = any(size == 0, -1)
-    phases = diagonal / cast(where(size == 0, 1, size), dtype)
-    sign = prod(phases * _signs(pivots, dtype), -1)
-    sign = where(none, dtype.type(0), sign)
-    return sign, sum_of(log(size), -1)
+    sign = prod(sign_of(diagonal) * _signs(pivots, typeof(a).dtype), -1)
+    return _unsigned_zero(sign), sum_of(log(abs(diagonal)), -1)
 
 
 def _slogdet_jvp(primals: Any, tangents: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from treadle.dims import Scope
 from treadle.dims.guard import Guard, differs
 from treadle.dims.polynomial import bounds
-from treadle.dims.quotients import is_of_lengths, rewritten
+from treadle.dims.quotients import has_corner, rewritten
 from treadle.dims.scope import terms_of
 
 SIZES = [(n, m) for n in range(1, 14) for m in range(1, 14)]
@@ -95,11 +95,16 @@ def test_questions_that_all_sizes_answer_alike_are_no_guards(name: str) -> None:
 def test_a_quotient_that_is_not_0_is_a_length() -> None:
     """Which the compiler takes for one that is longer than 1, as it takes others."""
     scope, n, m = scoped()
-    assert not is_of_lengths(scope, terms_of(n // 4))
-    assert is_of_lengths(scope, terms_of(n * m - n))
-    assert is_of_lengths(scope, terms_of(n + n % 2)), "twice a half rounded up"
+
+    def is_corner(d: Any) -> bool:
+        return has_corner(scope, terms_of(d), *d.range())
+
+    assert not is_corner(-(n // 4))
+    assert is_corner(n - n * m)
+    assert is_corner(2 - n - n % 2), "twice a half rounded up"
+    assert not is_corner(n % 2 - 1), "0 for all odd sizes"
     assert n // 4 != 0
-    assert is_of_lengths(scope, terms_of(n // 4))
+    assert is_corner(1 - n // 4)
     assert (n // 4).range()[0] == 1
     before = len(scope.guards)
     scope.close()
@@ -107,6 +112,16 @@ def test_a_quotient_that_is_not_0_is_a_length() -> None:
         assert n // 4 > 1
         assert (n // 4) * m >= m
     assert len(scope.guards) == before
+
+
+@pytest.mark.parametrize("hint", [5, 6])
+def test_a_remainder_that_may_be_either_is_asked_for(hint: int) -> None:
+    """Not only where a length is 1."""
+    scope, n, _ = scoped(hint)
+    scope.close()
+    with scope.compiling():
+        assert (n + n % 2 > n) == (hint == 5)
+    assert len(scope.guards) == 1
 
 
 def test_a_quotient_that_may_be_0_is_asked_for() -> None:
