@@ -216,8 +216,8 @@ def _runs(
     new += [j for j, _ in rest]
     if runs and (old or new):
         before, after = runs.pop()
-        runs.append((before + old, after + new))
-    return runs
+        old, new = before + old, after + new
+    return [*runs, (old, new)] if old and new else runs
 
 
 def _place_of_unit(

@@ -200,6 +200,30 @@ def test_pooling_of_images_with_and_without_a_rest(window: int) -> None:
     agree(gradient_of(pooled), [floats("2 n m 3")], sizes)
 
 
+def test_windows_that_have_nothing_but_padding() -> None:
+    """The last ones, of images of odd sizes."""
+
+    def pooled(x: Any) -> Any:
+        low = x.dtype.type(-np.inf)
+        how = (2, 2), (2, 2), ((0, 0), (1, 2))
+        return td.lax.reduce_window(x, low, td.lax.max, *how)
+
+    agree(pooled, [floats("n m")], ((6, 5), (9, 8), (7, 12), (2, 1), (3, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_patch_of_an_image_that_is_smaller(dtype: str) -> None:
+    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+
+    def patches(x: Any, w: Any) -> Any:
+        padding = ((2, 2), (2, 3))
+        return td.lax.conv_general_dilated(x, w, (5, 5), padding, **how)
+
+    args = [floats("n h w 3", dtype), floats("5 5 3 1", dtype)]
+    sizes = ((3, 4, 4), (1, 9, 4), (2, 4, 11), (2, 13, 12))
+    agree(gradient_of(patches), args, sizes, guards="whether there is one patch")
+
+
 def test_one_query_of_several_keys_is_not_read_in_blocks() -> None:
     """So a text is written: that is another program, which is faster, too."""
 

@@ -314,6 +314,19 @@ def test_slogdet_of_matrices_of_order_two(dtype: str) -> None:
     assert_close(change, moved.real, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("order", [2, 3])
+def test_signs_of_determinants_with_infinities_and_of_none(order: int) -> None:
+    inf = np.inf
+    a = np.stack([np.eye(order, dtype="float32")] * 5)
+    a[0, 0, 0], a[1, 0, 1], a[2, 0, 0] = inf, inf, -inf
+    a[1, 1, 0], a[3, 0], a[4, 0] = 1, -a[3, 1], 0
+    for f in (tnp.linalg.slogdet, td.jit(tnp.linalg.slogdet)):
+        sign, size = f(a)
+        np.testing.assert_array_equal(sign, [1, -1, -1, 0, 0])
+        assert not np.signbit(sign[3:]).any(), "0 has no sign"
+        np.testing.assert_array_equal(size, [inf, inf, inf, -inf, -inf])
+
+
 def test_eigenvalues_of_what_is_not_finite() -> None:
     a = np.stack([np.full((3, 3), np.nan), np.eye(3)])
     for f in (tnp.linalg.eig, td.jit(tnp.linalg.eig)):
