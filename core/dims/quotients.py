@@ -36,9 +36,9 @@ def has_corner(scope: Scope, terms: Terms, low: int, high: int) -> bool:
     that are never 0, whose bounds say so."""
     for form in (_replaced(scope, terms, up) for up in (False, True)):
         least, most = poly.bounds(form)
-        if most == high if high == 0 else least == low:
-            if all([_is_length(a) for m in form for a in m]):
-                return True
+        is_seen = most == high if high == 0 else least == low
+        if is_seen and all([_is_length(a) for m in form for a in m]):
+            return True
     return False
 
 

@@ -141,7 +141,8 @@ class _Windows:
     def some_are_padding(self) -> bool:
         """Whether there may be windows that have no element at all."""
         return not all(
-            never_positive(low - w + 1) and never_positive((m - 1) * stride - low - n + 1)
+            never_positive(low - w + 1)
+            and never_positive((m - 1) * stride - low - n + 1)
             for (n, m, w), stride, (low, _) in zip(
                 self._extents(), self.strides, self.padding, strict=True
             )
