@@ -252,7 +252,6 @@ MEANT: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: optim.adam(1e-3).step(),  # type: ignore[attr-defined]
         "optimizer.update(grads, state, params)",
     ),
-    "x.cpu": (lambda: tnp.ones(3).cpu(), "`numpy.asarray(x)`"),  # type: ignore[attr-defined]
 }
 
 

@@ -67,7 +67,6 @@ REMEDIES = {
     "tanh": "`tnp.tanh(x)`.",
     "to": "`x.astype(dtype)`; to another device `td.device_put(x, device)`.",
     "topk": "`td.lax.top_k(x, k)`.",
-    "cpu": "`numpy.asarray(x)`, which copies nothing.",
     "unsqueeze": "`tnp.expand_dims(x, axis)`, or `x[:, None]`.",
     "zero_": "Arrays don't change: `x = tnp.zeros_like(x)`.",
     "addressable_data": "`numpy.asarray(x)`: an array lies on one device.",
