@@ -7,6 +7,7 @@ float32). Two arrays promote as in JAX: an integer never widens a float.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 import ml_dtypes
@@ -68,6 +69,7 @@ def canonical(dtype: DTypeLike) -> np.dtype:
         except TypeError:
             raise TypeError(
                 f"{dtype!r} is not a dtype; use one of {_names()}{at(user_source())}"
+                f"{_meant(dtype)}"
             ) from None
         if result not in _KIND:
             raise TypeError(
@@ -76,6 +78,19 @@ def canonical(dtype: DTypeLike) -> np.dtype:
             )
     _canonical[dtype] = result
     return result
+
+
+_SHORT = {"bf16": "bfloat16", "fp": "float", "f": "float", "i": "int", "u": "uint"}
+
+
+def _meant(dtype: Any) -> str:
+    """A line that says which dtype may be meant: of other libraries' objects
+    (``torch.float32``), of abbreviations ("fp16") and of misspelt names."""
+    name = str(dtype).rpartition(".")[2].lower()
+    short = name.rstrip("0123456789")
+    name = _SHORT.get(name) or _SHORT.get(short, short) + name[len(short) :]
+    found = get_close_matches(name, _BY_NAME, 1)
+    return f'\nWrite "{found[0]}", or `td.{found[0]}`.' if found else ""
 
 
 def _names() -> str:

@@ -175,6 +175,8 @@ def spatial(layer: str, x: Any, rank: int, channels: int | None = None) -> td.Ar
     hint = ""
     if x.ndim > rank and x.shape[-1 - rank] == channels:
         hint = f"\nChannels are last: `tnp.moveaxis(x, {-1 - rank}, -1)`."
+    elif channels == 1 and x.ndim >= rank:
+        hint = "\nGive it an axis for the channel: `x[..., None]`."
     raise ValueError(
         f"{layer} takes arrays of shape (..., {axes}, {wanted}), got "
         f"{td.typeof(x)}{at(user_source())}{hint}"

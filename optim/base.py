@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import treadle as td
 from treadle import tree
@@ -59,6 +59,32 @@ class Transform:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = _REMEDIES.get(name, "")
+            raise AttributeError(
+                f"an optimizer has no `{name}`{at(user_source())}{remedy}",
+                name=name,
+                obj=self,
+            )
+
+
+_STEP = (
+    "\nIt is functions: `updates, state = optimizer.update(grads, state, params)`, "
+    "then `params = optim.apply_updates(params, updates)`."
+)
+_REMEDIES = {
+    "step": _STEP,
+    "minimize": _STEP,
+    "apply_gradients": _STEP,
+    "zero_grad": "\nGradients are results of `td.grad`, and nowhere added up.",
+    "state_dict": "\nWhat `optimizer.init(params)` gives is a pytree, to be saved.",
+    "param_groups": "\nEach group has its optimizer: `optim.partition`.",
+    "lr": "\nNumbers are in the state: `optim.hyperparameters(state)`.",
+    "learning_rate": "\nNumbers are in the state: `optim.hyperparameters(state)`.",
+}
 
 
 def stateless(function: Callable[[Any, Any], Any]) -> Transform:

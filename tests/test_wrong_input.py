@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
+import numpy as np
 import pytest
 
 import treadle as td
@@ -214,3 +216,49 @@ def test_a_donated_array() -> None:
     td.jit(lambda x: x + 1.0, donate="x")(x)
     with pytest.raises(td.errors.DonatedError, match=r"test_wrong_input\.py:"):
         x + 1.0
+
+
+LOGITS, KEY = np.ones((2, 3), np.float32), rng.key(0)
+MEANT: dict[str, tuple[Callable[[], Any], str]] = {
+    "float classes": (
+        lambda: nn.cross_entropy(LOGITS, np.float32([0, 1])),
+        "`labels.astype(int)`",
+    ),
+    "one-hot integers": (
+        lambda: nn.cross_entropy(LOGITS, np.eye(3, dtype=int)[:2]),
+        "`labels.argmax(-1)`",
+    ),
+    "a column of classes": (
+        lambda: nn.cross_entropy(LOGITS, np.zeros((2, 1), int)),
+        "`labels[..., 0]`",
+    ),
+    "images without channels": (
+        lambda: nn.Conv2d(1, 8, 3, key=KEY)(np.ones((2, 28, 28))),
+        "`x[..., None]`",
+    ),
+    "a list of layers": (lambda: nn.Sequential([nn.relu, nn.relu]), "(*layers)"),
+    "half a size": (lambda: tnp.zeros((3 / 1, 2)), "`n // 2`"),
+    "bf16": (lambda: tnp.ones(3, "bf16"), '"bfloat16"'),
+    "fp16": (lambda: tnp.ones(3, "fp16"), '"float16"'),
+    "a misspelt dtype": (lambda: tnp.ones(3, "flaot32"), '"float32"'),
+    "arrays one by one": (
+        lambda: tnp.concatenate(tnp.ones(2), tnp.ones(2)),  # type: ignore[arg-type]
+        "`concatenate([a, b])`",
+    ),
+    "rows of many lengths": (lambda: tnp.array([[1, 2], [3]]), "`tnp.pad`"),
+    "a list of keys": (lambda: tnp.stack([*rng.split(KEY)]), "`td.tree.map`"),  # type: ignore[list-item]
+    "a dict": (lambda: tnp.sin({"a": 1.0}), "`td.tree.map`"),  # type: ignore[arg-type]
+    "optimizer.step": (
+        lambda: optim.adam(1e-3).step(),  # type: ignore[attr-defined]
+        "optimizer.update(grads, state, params)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_what_is_meant(name: str) -> None:
+    mistake, remedy = MEANT[name]
+    with pytest.raises((TypeError, ValueError, AttributeError)) as found:
+        mistake()
+    text = str(found.value)
+    assert remedy in text.splitlines()[-1] and "test_wrong_input.py:" in text

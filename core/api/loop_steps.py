@@ -79,6 +79,7 @@ def loop(
                 break
         return
     variables = Variables((test, body), names)
+    certain = False
     while (going := _known(test)) is not None:
         if not going:
             return
@@ -87,12 +88,15 @@ def loop(
             continue
         if ended is not UNBOUND:
             return
+        certain = True
         break
     variables = Variables((test, body), names)
     carry = variables.bound()
     if breaks:
         carry[_BREAK] = False
     try:
+        if certain:
+            _add_unbound(carry, lambda _: body(), 0, variables, live, left)
         _add_returned(carry, lambda _: body(), 0, variables, left)
         _repeat(lambda carry: test(), lambda carry: body(), variables, carry)
     except (TracerError, MutationError, StructureError, TypeError, Unfit):
@@ -173,6 +177,9 @@ def _count_up(
     carry = variables.bound()
     if target not in live:
         carry.pop(target, None)
+    if all(known_value(x) is not None for x in ends):
+        # Of a loop that is known to end, one that has begun: `count` looked.
+        _add_unbound(carry, body, start, variables, live, left)
     _add_returned(carry, body, start, variables, left)
     carry[_NEXT] = start
     if breaks:
@@ -194,6 +201,34 @@ def _count_up(
     _repeat(goes_on, iterated, variables, carry)
 
 
+def _add_unbound(
+    carry: dict[str, Any],
+    body: Callable[[Any], Any],
+    number: Any,
+    variables: Variables,
+    live: Sequence[str],
+    left: Sequence[str],
+) -> None:
+    """Gives variables that have no value yet, and are read after a loop, a place among
+    what it carries: zeros, until it has run once. It must be known to.
+
+    One that is not of one structure in each way through the body gets none.
+    """
+    names = [n for n in live if n not in carry and n in variables.cells]
+    if not names:
+        return
+    try:
+        found = _in_each_way(carry, body, number, variables)
+    except (MutationError, StructureError):
+        return
+    going = [now for now in found if not (left and now[left[0]] is True)]
+    for n in names:
+        try:
+            carry.update(_zeros(n, [now[n] for now in going]))
+        except (Unfit, TypeError):
+            continue
+
+
 def _add_returned(
     carry: dict[str, Any],
     body: Callable[[Any], Any],
@@ -211,8 +246,21 @@ def _add_returned(
     if not left:
         return
     said, value = left
+    found = _in_each_way(carry, body, number, variables)
+    returned = [now[value] for now in found if now[said] is True]
+    carry.update(_zeros(value, returned))
+
+
+def _in_each_way(
+    carry: dict[str, Any],
+    body: Callable[[Any], Any],
+    number: Any,
+    variables: Variables,
+) -> list[dict[str, Any]]:
+    """What the variables are after a loop's body, in each way through it; of arrays no
+    more than their types can be used."""
     leaves, form = flatten_checked({**carry, _NEXT: number}, _BODY, CLOSE_OVER)
-    found: list[tuple[tree.Structure, list[ArrayType]]] = []
+    found: list[dict[str, Any]] = []
     around = Surroundings()
 
     def once(*values: Any) -> list[Any]:
@@ -220,12 +268,7 @@ def _add_returned(
         variables.put({n: given.get(n, UNBOUND) for n in variables.before})
         with around.inside(around.leaves):
             body(given[_NEXT])
-        now = variables.now()
-        if now[said] is True:
-            returned, shape = tree.flatten(now[value])
-            if not all(is_array(x) or isinstance(x, NUMBERS) for x in returned):
-                raise Unfit
-            found.append((shape, [typeof(x) for x in returned]))
+        found.append(variables.now())
         return []
 
     try:
@@ -233,19 +276,33 @@ def _add_returned(
             explore(once, [typeof(x) for x in leaves], lambda: _NOTHING, name=_BODY)
     finally:
         variables.put(variables.before)
-    if len({shape for shape, _ in found}) > 1:
+    return found
+
+
+def _zeros(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """A pytree of zeros, by a name, that any of some pytrees can take the place of;
+    nothing for none.
+
+    Raises:
+      Unfit: if they are not arrays and numbers of one structure.
+      TypeError: if arrays differ in dtype.
+    """
+    flat = [tree.flatten(x) for x in values]
+    if len({form for _, form in flat}) > 1:
         raise Unfit
     zeros = []
-    for column in zip(*(types for _, types in found), strict=True):
-        if len({t.shape for t in column}) > 1:
+    for column in zip(*(leaves for leaves, _ in flat), strict=True):
+        if not all(is_array(x) or isinstance(x, NUMBERS) for x in column):
             raise Unfit
-        dtype, _ = promote(*((t.dtype, t.weak) for t in column))
-        if any(not t.weak and t.dtype != dtype for t in column):
-            given = " and ".join(dict.fromkeys(map(str, column)))
+        types = [typeof(x) for x in column]
+        if len({t.shape for t in types}) > 1:
+            raise Unfit
+        dtype, _ = promote(*((t.dtype, t.weak) for t in types))
+        if any(not t.weak and t.dtype != dtype for t in types):
+            given = " and ".join(dict.fromkeys(map(str, types)))
             raise TypeError(_TWO_TYPES.format(given, at(user_source())))
-        zeros.append(zeros_like(ArrayType(column[0].shape, dtype)))
-    if found:
-        carry[value] = found[0][0].unflatten(zeros)
+        zeros.append(zeros_like(ArrayType(types[0].shape, dtype)))
+    return {name: flat[0][1].unflatten(zeros)} if flat else {}
 
 
 _NOTHING = tree.structure(())

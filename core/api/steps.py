@@ -170,6 +170,20 @@ class Step:
         """
         name = "a statement"
         writer = Explorer(name)
+        try:
+            return self._run(name, writer)
+        except Exception as error:
+            if writer.failure is None or writer.failure.error is not error:
+                raise
+            # Its values go on to what is around it.
+            graph = Graph(
+                writer.capture_vars, writer.equations, writer.failure.atoms, name
+            )
+            values = call_graph(graph, writer.captures())
+            told = writer.failure.filled(values)
+            raise told.with_traceback(error.__traceback__) from told.__cause__
+
+    def _run(self, name: str, writer: Explorer) -> Any:
         with entering(writer), owning(self.variables.all):
             writer.explore(self._once, (), lambda: None)
             # An `except` around the statement wants the error itself.

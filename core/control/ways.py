@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from treadle import dtypes, tree
 from treadle.arraytype import ArrayType
 from treadle.control.callback import io_callback
@@ -16,8 +18,11 @@ from treadle.errors import StructureError, TracerError, at
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
+from treadle.ops.identity import stop_gradient
+from treadle.run.array import Array
 from treadle.trace.caught import caught_at
 from treadle.trace.interpreter import entering, state
+from treadle.trace.told import Raised
 from treadle.trace.ways import (
     Caller,
     Decision,
@@ -178,10 +183,10 @@ def _piece(ways: Sequence[Way], depth: int, start: int, form: Any) -> _Piece:
     first = ways[0]
     if depth == len(first.decisions):
         equations = first.equations[start:]
-        if first.error is None:
+        if first.raised is None:
             return _Piece(equations, first.results)
         source = first.decisions[-1].source
-        return _Piece([*equations, _raising(first.error, source)], None)
+        return _Piece([*equations, *_raising(first.raised, source)], None)
     decision = first.decisions[depth]
     equations = first.equations[start : decision.position]
     no, yes = [
@@ -301,13 +306,20 @@ def _converted(equations: list[Equation], a: Atom, t: ArrayType) -> Atom:
 class _Raise:
     """Raises, when the program comes by, what the function raised in its trace."""
 
-    def __init__(self, error: Exception) -> None:
-        self._error, self.__name__ = error, type(error).__name__
+    def __init__(self, raised: Raised) -> None:
+        self._raised, self.__name__ = raised, type(raised.error).__name__
 
-    def __call__(self, *_: Any) -> Any:
-        raise self._error.with_traceback(None)
+    def __call__(self, *values: np.ndarray) -> Any:
+        error = self._raised.filled([Array(x) for x in values])
+        raise error.with_traceback(None) from error.__cause__
 
 
-def _raising(error: Exception, source: str) -> Equation:
-    params = {"function": _Raise(error), "types": (), "batching": "sequential"}
-    return Equation(io_callback, [], params, [], source)
+def _raising(raised: Raised, source: str) -> list[Equation]:
+    params = {"function": _Raise(raised), "types": (), "batching": "sequential"}
+    equations, inputs = [], []
+    for atom in raised.atoms:
+        # A message has no derivative.
+        var = Var(atom.type)
+        equations.append(Equation(stop_gradient, [atom], {}, [var], source))
+        inputs.append(var)
+    return [*equations, Equation(io_callback, inputs, params, [], source)]

@@ -270,9 +270,7 @@ def _update_opened(
     x: Any, expression: Any, value: Any, how: _Combine, mode: str
 ) -> Any:
     shape = typeof(x).shape
-    selection = parse(shape, expression)
-    if mode in ("clip", "wrap"):
-        selection = selection.moved(mode, shape)
+    selection = parse(shape, expression, mode)
     regular = all(type(a) is not Span or abs(a.step) == 1 for a in selection.axes)
     if not regular:
         return _update_flat(x, expression, value, how, mode)

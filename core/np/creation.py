@@ -147,7 +147,11 @@ def _of_list(items: Sequence[Any], want: np.dtype | None) -> np.ndarray:
     try:
         data = np.array(items)
     except ValueError as error:
-        raise ValueError(f"array: {error}{at(user_source())}") from None
+        raise ValueError(
+            f"array: {error}{at(user_source())}\n"
+            "Rows of one array have one length: fill up the short ones (`tnp.pad`), or "
+            "keep a list of arrays."
+        ) from None
     if not dtypes.is_supported(data.dtype):
         raise TypeError(
             f"array of {items!r:.60}: NumPy makes it an array of dtype {data.dtype}"

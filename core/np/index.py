@@ -106,8 +106,11 @@ KNOWN = (int, Dim)
 """What an integer index that is known while tracing is."""
 
 
-def parse(shape: Shape, expression: Any) -> Selection:
+def parse(shape: Shape, expression: Any, mode: str = "") -> Selection:
     """Takes an index expression apart.
+
+    mode: where the places of index values that are out of range are moved, as
+      `Selection.moved` says; they stay if it is none of its.
 
     Raises:
       IndexError: if it has too many indices, or one that is known is out of range.
@@ -135,12 +138,13 @@ def parse(shape: Shape, expression: Any) -> Selection:
             item = item.places
         order.append(GROUP)
         grouped.append(len(order) - 1)
-        axes.append(position(item, len(axes), shape))
+        axes.append(position(item, len(axes), shape, mode))
     if len(grouped) == 1:
         axis = len([o for o in order[: grouped[0]] if o is not None])
         if (span := _evenly_apart(axes[axis])) is not None:
             axes[axis], order[grouped[0]] = span, axis
-    return Selection(tuple(axes), _ordered(order, grouped, axes))
+    found = Selection(tuple(axes), _ordered(order, grouped, axes))
+    return found.moved(mode, shape) if mode in ("clip", "wrap") else found
 
 
 def _evenly_apart(places: Any) -> Span | None:
@@ -232,9 +236,11 @@ def _span(item: slice, n: int) -> Span:
     return Span(start, step, len(range(start, stop, step)))
 
 
-def position(item: Any, axis: int, shape: Shape) -> Any:
+def position(item: Any, axis: int, shape: Shape, mode: str = "") -> Any:
     """An index along an axis of an array of a shape, without negative elements: an int
     or an array of NumPy's, which are in range, or a value that may not be.
+
+    mode: "wrap" if what is out of range will be counted on from the other end.
 
     Raises:
       IndexError: if a known index is out of range.
@@ -250,7 +256,7 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
                 "Convert it: `index.astype(int)`."
             )
         if isinstance(item, Value):
-            return from_start(item, n)
+            return from_start(item, n, mode)
         if item.ndim:
             return _checked(np.asarray(item), n, axis, shape)
     try:
@@ -294,13 +300,15 @@ def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
     )
 
 
-def from_start(i: Any, n: int) -> Any:
+def from_start(i: Any, n: int, mode: str = "") -> Any:
     """An index value with negative elements counted from the end, of a dtype that can
-    hold every place. What is out of range stays so."""
+    hold every place. What is out of range stays so; but for "wrap" it may be moved
+    already, as the dtype may not hold by how much it is out."""
     dtype, wanted = typeof(i).dtype, dtypes.of_index(n)
     if dtypes.is_unsigned(dtype):
         if dtype.itemsize >= wanted.itemsize:
-            i = minimum(i, n)
+            wraps = mode == "wrap" and (is_dim(n) or n)
+            i = inside(i, n, mode) if wraps else minimum(i, n)
         return cast(i, wanted)
     if dtype.itemsize < wanted.itemsize:
         i = cast(i, wanted)

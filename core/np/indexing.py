@@ -48,9 +48,7 @@ def getitem(x: Any, expression: Any, fill: Any = None, wrap: bool = False) -> An
     or `fill`: a scalar of x's dtype; or they are counted on from the other end."""
     x, expression = without_truths(x, expression)
     shape = typeof(x).shape
-    selection = parse(shape, expression)
-    if wrap:
-        selection = selection.moved("wrap", shape)
+    selection = parse(shape, expression, "wrap" if wrap else "")
     wanted = selection.shape()
     if any([shape[i] == 0 for i in selection.dynamic]):
         return _read_nothing(typeof(x), selection, fill)
@@ -327,20 +325,21 @@ def take_along_axis(
             "Give them a new one: `indices[..., None]`."
         )
     n = t.shape[number]
-    places = position(indices, number, t.shape)
+    reading = read_mode("take_along_axis", mode, t.dtype, fill_value)
+    wrap = "wrap" if reading.get("wrap") else ""
+    places = position(indices, number, t.shape, wrap)
     rest = [(*s[:number], 1, *s[number + 1 :]) for s in (t.shape, i.shape)]
     shape = common_shape("take_along_axis", rest)
     x, places = (
         broadcast_to_shape(v, (*shape[:number], length, *shape[number + 1 :]))
         for v, length in ((x, n), (places, i.shape[number]))
     )
-    reading = read_mode("take_along_axis", mode, t.dtype, fill_value)
     fill = reading.get("fill")
     if not n:
         fill = t.dtype.type(0) if fill is None else fill
         return broadcast_in_dim(fill, shape=typeof(places).shape, dims=())
-    if reading.get("wrap"):
-        places = inside(places, n, "wrap")
+    if wrap:
+        places = inside(places, n, wrap)
     out = gathers.take_along_axis(x, places, number)
     if not isinstance(indices, Value) or fill is None:
         return out

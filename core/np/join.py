@@ -62,6 +62,12 @@ def concatenate(
     Raises:
       ValueError: if they differ in another axis.
     """
+    if isinstance(axis, Value | np.ndarray | list | tuple):
+        raise TypeError(
+            f"concatenate takes the arrays as one list, and an axis; got "
+            f"{type(axis).__name__} {axis!r:.60} as the axis{at(user_source())}\n"
+            "Write `concatenate([a, b])`."
+        )
     parts = _members("concatenate", arrays, dtype)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0

@@ -22,6 +22,7 @@ from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
 from treadle.run.array import Array
 from treadle.run.array import ArrayLike as ArrayLike
+from treadle.structure import is_container
 from treadle.trace.op import as_size
 from treadle.trace.value import Value, typeof
 
@@ -54,6 +55,8 @@ def operand(name: str, x: Any) -> Any:
     remedy = "Pass an array or a number."
     if isinstance(x, list | tuple):
         remedy = "Make an array of it: `tnp.array(...)`."
+    elif x is not None and is_container(kind):
+        remedy = f"It is a pytree: `td.tree.map` gives `tnp.{name}` its arrays."
     elif foreign(x):
         remedy = FOREIGN
     shown = repr(x)
@@ -328,6 +331,12 @@ def several(x: Any) -> bool:
     return isinstance(x, Sequence)
 
 
+def _of_floats(lengths: Any) -> str:
+    numbers = (int, float, np.integer, np.floating)
+    whole = all(isinstance(n, numbers) for n in lengths)
+    return "\nSizes are integers: `n // 2` rather than `n / 2`, or `int(n)`." * whole
+
+
 def as_shape(name: str, shape: Any) -> Shape:
     """A shape given as an integer or a sequence of them.
 
@@ -349,6 +358,7 @@ def as_shape(name: str, shape: Any) -> Shape:
     except TypeError:
         raise TypeError(
             f"{name}: a shape is a tuple of integers, got {shape!r}{at(user_source())}"
+            f"{_of_floats(lengths)}"
         ) from None
     if any(n < 0 for n in result):
         raise ValueError(

@@ -44,6 +44,14 @@ class Interpreter:
         """
         return None
 
+    def tell(self, x: Any, spec: str | None, text: str = "") -> str | None:
+        """A text in place of a tracer that has no value yet, in the message of an error
+        that is about to be raised; the program puts the value there. None elsewhere.
+
+        spec: how it is formatted, None for `repr`. text: that is in a message already.
+        """
+        return None
+
 
 class _State(threading.local):
     interpreter: Interpreter

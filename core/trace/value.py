@@ -86,7 +86,7 @@ _REMEDIES = {
     "int": "Sizes and Python indices must be known while tracing: use `x.shape`, or "
     "pass the number as a\nstatic argument: `td.jit(static=...)`; an index into an "
     "array may be traced (`x[i]`), and so\nmay the limits of `td.fori_loop`, and of a "
-    "loop `for i in range(n)` that is not left by `return`.",
+    "loop `for i in range(n)`.",
     "float": "Compute with the array itself (`tnp.sin(x)` instead of `math.sin(x)`); "
     "to get a number to log,\nreturn the array from the function and convert it there.",
     "numpy": "Use the function of the same name in `treadle.numpy`; to look at values, "
@@ -236,15 +236,26 @@ class Tracer(Value):
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
+        if (told := self._tell(spec)) is not None:
+            return told
         return format(self._python(f"formatting with {spec!r}", "format"), spec)
 
     def __str__(self) -> str:
+        if (told := self._tell("")) is not None:
+            return told
         text = repr(self)
         if self.concrete() is None:
             warn(_PRINTED.format(text=text))
         return text
 
+    def _tell(self, spec: str | None) -> str | None:
+        if self.concrete() is not None or not self.interpreter.alive:
+            return None
+        return state.interpreter.tell(self, spec)
+
     def __repr__(self) -> str:
+        if (told := self._tell(None)) is not None:
+            return told
         value = self.concrete()
         inside = f" of {value!r}" if value is not None else ""
         leaked = "" if self.interpreter.alive else "leaked "

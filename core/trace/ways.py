@@ -8,7 +8,6 @@ is written.
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -16,7 +15,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from treadle.errors import InternalError, TracerError, at, is_ours, user_source
+from treadle.errors import (
+    InternalError,
+    TracerError,
+    at,
+    is_ours,
+    user_frame,
+    user_source,
+)
 from treadle.ir.graph import Atom, Equation, Lit, Var, params_key
 from treadle.ir.walk import effectful
 from treadle.trace.interpreter import current_source, state
@@ -31,6 +37,7 @@ from treadle.trace.source import (
     statement_at,
 )
 from treadle.trace.stage import StageInterpreter, StageTracer
+from treadle.trace.told import RAISE, Raised, Told, at_raise, raised, told
 from treadle.trace.value import Tracer
 
 MOST_WAYS = 64
@@ -57,7 +64,7 @@ class Way(NamedTuple):
 
     form: the structure of the results.
     error: what it raised instead of giving results, when the user's own `raise` or
-      `assert` did.
+      `assert` did; raised: the same, with the values of which it tells.
     """
 
     decisions: list[Decision]
@@ -65,6 +72,7 @@ class Way(NamedTuple):
     results: list[Atom]
     form: Any
     error: Exception | None = None
+    raised: Raised | None = None
 
     def __str__(self) -> str:
         return "".join([f"{at(d.source)} taken as {d.taken}" for d in self.decisions])
@@ -164,6 +172,8 @@ class Explorer(StageInterpreter):
         self._outside: Outside | None = None
         self._alive: list[Any] = []
         self._function: Any = None
+        self._told: list[Told] = []
+        self.failure: Raised | None = None
 
     def explore(
         self,
@@ -303,13 +313,22 @@ class Explorer(StageInterpreter):
         Raises:
           Exception: this one, if it is not for the program to raise when it comes by.
         """
-        if not self._trail or not _is_users(error):
+        found = None
+        if _is_users(error):
+            found = raised(error, self._told, self.lift)
+        if not self._trail or found is None:
+            self.failure = found
             way = Way(self._trail, [], [], None)
             if self.ways and self._trail:
                 error.add_note(f"while tracing the way through {self.name}{way}")
             raise error
-        way = Way(self._trail, list(self.equations), [], None, error)
-        return self._end(way)
+        return self._end(Way(self._trail, list(self.equations), [], None, error, found))
+
+    def tell(self, x: Tracer, spec: str | None, text: str = "") -> str | None:
+        if not text and not at_raise(user_frame(), Explorer._goes_on.__code__):
+            return None
+        self._told.append(told(x, spec, text))
+        return self._told[-1].text
 
     def _end(self, way: Way) -> bool:
         if self._cursor is not None and self._cursor < len(self.equations):
@@ -329,7 +348,7 @@ class Explorer(StageInterpreter):
         path[-1] = False
         del self.equations[way.decisions[len(path) - 1].position :]
         self._path, self._cursor = path, 0
-        self._trail, self._keys = [], []
+        self._trail, self._keys, self._told = [], [], []
         return True
 
     def _differs(self, first: str, then: str) -> NoReturn:
@@ -345,9 +364,6 @@ class Explorer(StageInterpreter):
         raise TooManyWays(_TOO_MANY.format(limit=limit, what=what, rows=rows))
 
 
-_RAISE = dis.opmap["RAISE_VARARGS"]
-
-
 def _is_users(error: Exception) -> bool:
     """Whether a `raise` or an `assert` of the user's raised it."""
     trace = error.__traceback__
@@ -356,7 +372,7 @@ def _is_users(error: Exception) -> bool:
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    return not is_ours(code.co_filename) and code.co_code[trace.tb_lasti] == _RAISE
+    return not is_ours(code.co_filename) and code.co_code[trace.tb_lasti] == RAISE
 
 
 class Restage(BaseException):

@@ -27,6 +27,7 @@ def _part(owner: str, part: Part) -> Part:
         return part
     raise TypeError(
         f"{owner} takes layers and functions, got {part!r:.60}{at(user_source())}"
+        + f"\nWithout the list: `{owner}(*layers)`." * isinstance(part, list | tuple)
     )
 
 

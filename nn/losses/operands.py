@@ -53,8 +53,19 @@ def by_number(name: str, logits: Array, labels: Array) -> bool:
     raise ValueError(
         f"{name} takes logits (..., classes) and integer labels (...), or "
         f"probabilities (..., classes); got logits {td.typeof(logits)} and labels "
-        f"{td.typeof(labels)}{at(user_source())}"
+        f"{td.typeof(labels)}{at(user_source())}{_labels_remedy(logits, labels)}"
     )
+
+
+def _labels_remedy(logits: Array, labels: Array) -> str:
+    numbers = td.dtypes.is_integer(labels.dtype)
+    if labels.shape == logits.shape:  # one-hot
+        return "\nGive classes, `labels.argmax(-1)`, or floats, `labels.astype(float)`."
+    if labels.shape == logits.shape[:-1]:
+        return "\nClasses are integers: `labels.astype(int)`."
+    if numbers and labels.shape == (*logits.shape[:-1], 1):
+        return "\nOne class for each row of logits: `labels[..., 0]`."
+    return ""
 
 
 def chosen(labels: Array, classes: Any) -> Array:

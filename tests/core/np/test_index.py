@@ -279,6 +279,24 @@ def test_modes(mode: str) -> None:
 OTHER = ("take", "drop")
 
 
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_far_places_wrap(dtype: Any) -> None:
+    x = np.arange(7)
+    i = np.array([7, 12, np.iinfo(dtype).max], dtype) - dtype([0, 0, 4])
+    put = x.copy()
+    put[i % 7] = 50
+
+    def each(x: Any, i: Any) -> Any:
+        places = x.at[i]
+        along = tnp.take_along_axis(x, i, 0, mode="wrap")
+        alone = x[:, None].at[i[2], ...].get(mode="wrap")
+        return places.get(mode="wrap"), along, alone, places.set(50, mode="wrap")
+
+    expected = [x[i % 7], x[i % 7], x[i[2:] % 7], put]
+    same(each(tnp.array(x), tnp.array(i)), expected)
+    same(td.jit(each)(x, i), expected)
+
+
 MASKED: list[Callable[..., Any]] = [
     lambda x, m, v: x.at[m].set(0.0),
     lambda x, m, v: x.at[m[:, 0]].add(v),
