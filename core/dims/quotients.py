@@ -30,15 +30,21 @@ def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
     return out
 
 
-def is_of_lengths(scope: Scope, terms: Terms) -> bool:
-    """Whether a polynomial is one of numbers that may be lengths of axes: dimensions,
-    and quotients that are never 0."""
-    forms = [_replaced(scope, terms, up) for up in (False, True)]
-    return any(all([_is_length(a) for m in form for a in m]) for form in forms)
+def is_least_at_one(scope: Scope, terms: Terms, least: int) -> bool:
+    """Whether a polynomial is no less than a number, and that number only where a
+    length of an axis is 1: a dimension, or a quotient that is never 0."""
+    for up in (False, True):
+        form = _replaced(scope, terms, up)
+        if all([_is_length(a) for m in form for a in m]):
+            above = poly.from_low(form)
+            low = above.pop(CONSTANT, 0)
+            if low == least and all([c > 0 for c in above.values()]):
+                return True
+    return False
 
 
 def _is_length(a: Atom) -> bool:
-    return a.fn is None or (a.fn is floordiv and a.low >= 1)
+    return a.low == 1 and (a.fn is None or a.fn is floordiv)
 
 
 def _is_two(m: object) -> bool:
