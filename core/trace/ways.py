@@ -383,7 +383,8 @@ def heed() -> None:
       Restage: one that code of the user's has caught since it was raised. What that
         code has done is as wrong as it would be without the error.
     """
-    if state.pending is not None:
+    # (A `finally` that it passes on its way goes on to its end.)
+    if state.pending is not None and sys.exc_info()[1] is not state.pending:
         raise state.pending
 
 
