@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import hint
+from treadle.dims import hint, is_dim
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import transpose
 from treadle.trace.lowering import Contraction
@@ -167,10 +167,12 @@ _LONG_SUM = 1024
 def fills_as_rows(rows: int, columns: int, terms: int) -> bool:
     """Whether a product, of so many terms to a sum, is better made of its operands
     exchanged, and turned: it has few columns, or they leave more of the last vectors
-    empty than its rows would. Open sizes count as in the trace."""
-    rows, columns = hint(rows), hint(columns)
-    if columns < FEW:
-        return rows >= FEW
+    empty than its rows would. Of open sizes only that counts, and as in the trace,
+    whether they are few."""
+    if hint(columns) < FEW:
+        return hint(rows) >= FEW
+    if is_dim(rows) or is_dim(columns):
+        return False
     long = hint(terms) >= _LONG_SUM
     return long and _width(columns) * rows > 1.15 * _width(rows) * columns
 
