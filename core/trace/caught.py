@@ -268,7 +268,9 @@ def _manager_may(manager: Any, kind: type[Exception]) -> bool:
     if manager is UNKNOWN:
         return True
     if type(manager) is contextlib.ExitStack:
-        return any(_exit_may(leave, kind) for _, leave in manager._exit_callbacks)
+        return any(
+            _exit_may(leave, kind) for _, leave in vars(manager)["_exit_callbacks"]
+        )
     made_by = getattr(manager, "func", None)
     if isinstance(manager, contextlib.ContextDecorator) and made_by is not None:
         return _generator_may(made_by, kind, ())
@@ -277,7 +279,7 @@ def _manager_may(manager: Any, kind: type[Exception]) -> bool:
         names = _names_in(entered)
         return any(_catching_line(s, g, names, kind) for s, g in around(entered))
     if isinstance(manager, contextlib.suppress):
-        return any(issubclass(kind, one) for one in manager._exceptions)
+        return any(issubclass(kind, one) for one in vars(manager)["_exceptions"])
     return _class_may(type(manager))
 
 
