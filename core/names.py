@@ -326,10 +326,8 @@ def suggest(module: str) -> None:
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
     if module == "treadle":
-        vars(sys.modules[module])["__dir__"] = lambda: [
-            *vars(sys.modules[module]),
-            *_LATE,
-        ]
+        known = vars(sys.modules[module])
+        known["__dir__"] = lambda: sorted({*known, *_LATE})
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
 

@@ -193,6 +193,7 @@ def test_a_part_that_is_not_imported() -> None:
 import sys, treadle as td
 assert not {"treadle.nn", "treadle.optim"} & {*sys.modules} and "nn" in dir(td)
 print(td.nn.Linear.__name__, td.optim.adamw.__name__, td.recipes.__name__)
+assert len(td.__dir__()) == len({*td.__dir__()})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["Linear", "adamw", "treadle.recipes"], done.stderr

@@ -61,12 +61,14 @@ def explore(
                 except Retry as again:
                     if again.caller is not caller:
                         raise
+                    again.arrived()
                     continue
                 check_resumed(None, name)
                 return found
     except Refused as refused:
         if state.retries:
             raise
+        refused.arrived()
         raise refused.error from None
 
 

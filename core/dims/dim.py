@@ -13,7 +13,7 @@ from treadle.dims import polynomial as poly
 from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
-from treadle.dims.quotients import has_corner, rewritten
+from treadle.dims.quotients import is_least_at_one, rewritten
 from treadle.dims.scope import COMPILING, TRACING, Scope, sizes
 
 
@@ -239,13 +239,12 @@ class Dim:
             return True
         if low >= 0:
             return False
-        if (
-            self.scope.phase is not TRACING
-            and (high == 0 or low == -1)
-            and (self.is_free or has_corner(self.scope, self.terms, low, high))
-        ):
+        if self.scope.phase is not TRACING:
             # Otherwise only where a length is 1: the general case holds there too.
-            return high == 0
+            if high == 0 and is_least_at_one(self.scope, poly.scale(self.terms, -1), 0):
+                return True
+            if low == -1 and is_least_at_one(self.scope, self.terms, -1):
+                return False
         return self.scope.guard(self, "<", self.hint < 0)
 
     def __eq__(self, other: object) -> Any:

@@ -167,15 +167,10 @@ def value(p: Terms) -> Any:
 def bounds(p: Terms) -> tuple[int, int]:
     """Numbers between which a polynomial lies for all sizes.
 
-    Each atom is its low bound and something from 0 on; what is left after products are
-    multiplied out is judged term by term: so ``B * T >= B`` is seen.
+    What is left after products are multiplied out is judged term by term: so ``B * T >=
+    B`` is seen.
     """
-    shifted: Terms = {}
-    for m, c in p.items():
-        parts: Terms = {CONSTANT: c}
-        for a in m:
-            parts = multiply(parts, {(a,): 1, CONSTANT: a.low} if a.low else {(a,): 1})
-        shifted = add(shifted, parts)
+    shifted = from_low(p)
     low = high = shifted.pop(CONSTANT, 0)
     for m, c in shifted.items():
         most = c * prod([a.high - a.low for a in m])
@@ -184,6 +179,17 @@ def bounds(p: Terms) -> tuple[int, int]:
         else:
             high += most
     return low, high
+
+
+def from_low(p: Terms) -> Terms:
+    """A polynomial in which each atom stands for what it has above its low bound."""
+    shifted: Terms = {}
+    for m, c in p.items():
+        parts: Terms = {CONSTANT: c}
+        for a in m:
+            parts = multiply(parts, {(a,): 1, CONSTANT: a.low} if a.low else {(a,): 1})
+        shifted = add(shifted, parts)
+    return shifted
 
 
 def text(p: Terms) -> str:

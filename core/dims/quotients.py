@@ -30,20 +30,21 @@ def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
     return out
 
 
-def has_corner(scope: Scope, terms: Terms, low: int, high: int) -> bool:
-    """Whether a polynomial that is at most `high` = 0, or else at least `low` = -1, is
-    that only where lengths of axes are 1: it is one of dimensions, and of quotients
-    that are never 0, whose bounds say so."""
-    for form in (_replaced(scope, terms, up) for up in (False, True)):
-        least, most = poly.bounds(form)
-        is_seen = most == high if high == 0 else least == low
-        if is_seen and all([_is_length(a) for m in form for a in m]):
-            return True
+def is_least_at_one(scope: Scope, terms: Terms, least: int) -> bool:
+    """Whether a polynomial is no less than a number, and that number only where a
+    length of an axis is 1: a dimension, or a quotient that is never 0."""
+    for up in (False, True):
+        form = _replaced(scope, terms, up)
+        if all([_is_length(a) for m in form for a in m]):
+            above = poly.from_low(form)
+            low = above.pop(CONSTANT, 0)
+            if low == least and all([c > 0 for c in above.values()]):
+                return True
     return False
 
 
 def _is_length(a: Atom) -> bool:
-    return a.fn is None or (a.fn is floordiv and a.low >= 1)
+    return a.low == 1 and (a.fn is None or a.fn is floordiv)
 
 
 def _is_two(m: object) -> bool:

@@ -61,10 +61,12 @@ class _State(threading.local):
     branching: str = "statements"
     retries: list[Any]
     given_up: tuple[Any, Any, Any] | None
+    pending: BaseException | None
 
     def __init__(self) -> None:
         self.retries = []
         self.given_up = None
+        self.pending = None
 
 
 state = _State()

@@ -165,9 +165,9 @@ def is_counted(frame: FrameType | None) -> bool:
     )
 
 
-def around(frame: FrameType) -> list[ast.Try | ast.With]:
-    """The statements with a body in which a frame is, that may catch what is raised
-    there, the innermost first."""
+def around(frame: FrameType) -> list[tuple[ast.stmt, bool]]:
+    """The statements around where a frame is, the innermost first; whether it is in
+    what a `try` or a `with` guards, rather than in a handler or what comes after."""
     line, column = _position(frame)
     code = _roots.get(id(frame.f_code), frame.f_code)
     source = _source_of(frame.f_code)
@@ -176,10 +176,9 @@ def around(frame: FrameType) -> list[ast.Try | ast.With]:
         nodes = (n for n in ast.walk(_module(code.co_filename)) if _defines(n, code))
         source = next((_Source(code.co_filename, node) for node in nodes), None)
     return [
-        s
+        (s, any(covers(b, line, column) for b in s.body))
         for s in (source.path(line, column) if source else ())
-        if isinstance(s, ast.Try | ast.With)
-        and any(covers(b, line, column) for b in s.body)
+        if isinstance(s, ast.Try | ast.TryStar | ast.With)
     ]
 
 

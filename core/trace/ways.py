@@ -203,7 +203,9 @@ class Explorer(StageInterpreter):
         try:
             results = function(*arguments)
         except Exception as error:
+            heed()
             return self._failed(error)
+        heed()
         atoms = [self.lift(r) for r in results]
         return self._end(Way(self._trail, list(self.equations), atoms, form()))
 
@@ -378,7 +380,28 @@ def _is_users(error: Exception) -> bool:
 class Restage(BaseException):
     """A function under `vmap` or a derivative branches on a traced value: that
     transform then begins again, with the function's graph in its place. No `Exception`:
-    the user's frames must not catch it."""
+    the user's frames must not catch it. Those that do (a bare `except`, a `finally`
+    that returns) are found out by `heed`."""
+
+    def __init__(self) -> None:
+        if state.pending is None:
+            state.pending = self
+
+    def arrived(self) -> None:
+        """It has come to who acts upon it."""
+        if state.pending is self:
+            state.pending = None
+
+
+def heed() -> None:
+    """
+    Raises:
+      Restage: one that code of the user's has caught since it was raised. What that
+        code has done is as wrong as it would be without the error.
+    """
+    # (A `finally` that it passes on its way goes on to its end.)
+    if state.pending is not None and sys.exc_info()[1] is not state.pending:
+        raise state.pending
 
 
 class Refused(Restage):
@@ -386,6 +409,7 @@ class Refused(Restage):
     the outermost function raises the error."""
 
     def __init__(self, error: Exception) -> None:
+        super().__init__()
         self.error = error
 
 
@@ -409,6 +433,7 @@ class Retry(Restage):
     """
 
     def __init__(self, place: Place, frame: FrameType) -> None:
+        super().__init__()
         own = depth(function_frame(frame))
         self.caller: Caller = [c for c in state.retries if c.depth < own][-1]
         before = Outside.of(None, self.caller.depth)
@@ -433,9 +458,15 @@ def check_resumed(place: Place | None, name: str) -> None:
 @contextmanager
 def retrying(caller: Caller) -> Iterator[None]:
     """For the calls of a function by one who heeds `Retry`."""
+    if not state.retries:
+        state.pending = None  # of a trace that the user has interrupted
     state.retries.append(caller)
     try:
         yield
+        heed()
+    except Exception:
+        heed()
+        raise
     finally:
         state.retries.pop()
 
@@ -456,9 +487,11 @@ def restaged(
             return transform(function, *args, restages=True)
     except Restage as again:
         if isinstance(again, Refused) and not state.retries:
+            again.arrived()
             raise again.error from None
         if isinstance(again, Refused) or (
             isinstance(again, Retry) and again.caller is not caller
         ):
             raise
+        again.arrived()
     return transform(graph(), *args)

@@ -158,6 +158,42 @@ def around_a_while_in_a_stack(x: Any) -> Any:
     return x
 
 
+def around_a_while_in_a_property(x: Any) -> Any:
+    with WITHIN.quiet:
+        x = halved(x)
+    return x
+
+
+def around_a_while_in_a_method(x: Any) -> Any:
+    with WITHIN.quietly():
+        x = halved(x)
+    return x
+
+
+def around_a_while_before_a_break(x: Any) -> Any:
+    for _ in range(1):
+        try:
+            x = halved(x)
+        finally:
+            break  # noqa: B012
+    return x
+
+
+def around_a_while_before_a_return(x: Any) -> Any:
+    try:
+        x = halved(x)
+    finally:
+        return x  # noqa: B012
+
+
+def around_a_while_in_a_group(x: Any) -> Any:
+    try:
+        x = halved(x)
+    except* ZeroDivisionError:
+        x = -x
+    return x
+
+
 def around_a_decorated_while(x: Any) -> Any:
     found = quiet()(halved)(x)
     return x if found is None else found
@@ -201,6 +237,68 @@ def noting() -> Iterator[None]:
 LOCK = threading.Lock()
 
 
+class Within:
+    """Whose managers are methods, attributes and items."""
+
+    __slots__ = ("lock", "locks")
+
+    def __init__(self) -> None:
+        self.lock, self.locks = threading.RLock(), [LOCK]
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        with self.lock:
+            try:
+                yield
+            except ValueError as error:
+                self.locks[:] = self.locks if error else []
+                raise
+
+    @staticmethod
+    def made() -> Harmless:
+        return Harmless()
+
+    def __call__(self, there: bool) -> Any:
+        return self.made() if there else contextlib.nullcontext()
+
+    @property
+    def quiet(self) -> Any:
+        return Swallowing()
+
+    @contextlib.contextmanager
+    def quietly(self, really: bool = True) -> Iterator[None]:
+        try:
+            yield
+        except ZeroDivisionError:
+            if really:
+                return
+            raise
+
+
+WITHIN = Within()
+
+
+def in_harmless_methods(x: Any) -> Any:
+    with WITHIN.timed(), WITHIN.made(), WITHIN(x is None), WITHIN.locks[0]:
+        x = x * 1.25
+    with threading.Lock(), Harmless() if WITHIN else LOCK, WITHIN.lock:
+        x = x * 0.75
+        quietly = noting()
+        with quietly, WITHIN.timed(), WITHIN(True), contextlib.ExitStack() as stack:
+            stack.enter_context(WITHIN.lock)
+            stack.enter_context(noting())
+            return grown(x)
+
+
+def raised_again(x: Any) -> Any:
+    try:
+        x = grown(x)
+    except ValueError:
+        LOCK.locked()
+        raise
+    return x
+
+
 def in_harmless_managers(x: Any) -> Any:
     with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless():
         x = x * 1.25
@@ -223,6 +321,11 @@ RAISES_IN = {
     around_a_while_in_a_manager_of_its_own: halved,
     around_a_while_in_a_generator: halved,
     around_a_while_in_a_stack: halved,
+    around_a_while_in_a_property: halved,
+    around_a_while_in_a_method: halved,
+    around_a_while_before_a_break: halved,
+    around_a_while_before_a_return: halved,
+    around_a_while_in_a_group: halved,
     around_a_decorated_while: halved,
 }
 
@@ -238,6 +341,11 @@ RAISES_IN = {
         around_a_while_in_a_manager_of_its_own,
         around_a_while_in_a_generator,
         around_a_while_in_a_stack,
+        around_a_while_in_a_property,
+        around_a_while_in_a_method,
+        around_a_while_before_a_break,
+        around_a_while_before_a_return,
+        around_a_while_in_a_group,
         around_a_decorated_while,
         around_a_call,
         around_an_operation,
@@ -271,6 +379,8 @@ AS_IN_PYTHON = [
     of_another_suppressed_kind,
     with_an_end,
     in_harmless_managers,
+    in_harmless_methods,
+    raised_again,
     inside,
     suppressed_inside,
 ]

@@ -9,7 +9,7 @@ import pytest
 from treadle.dims import Scope
 from treadle.dims.guard import Guard, differs
 from treadle.dims.polynomial import bounds
-from treadle.dims.quotients import has_corner, rewritten
+from treadle.dims.quotients import is_least_at_one, rewritten
 from treadle.dims.scope import terms_of
 
 SIZES = [(n, m) for n in range(1, 14) for m in range(1, 14)]
@@ -96,15 +96,16 @@ def test_a_quotient_that_is_not_0_is_a_length() -> None:
     """Which the compiler takes for one that is longer than 1, as it takes others."""
     scope, n, m = scoped()
 
-    def is_corner(d: Any) -> bool:
-        return has_corner(scope, terms_of(d), *d.range())
+    def at_one(d: Any, least: int) -> bool:
+        return is_least_at_one(scope, terms_of(d), least)
 
-    assert not is_corner(-(n // 4))
-    assert is_corner(n - n * m)
-    assert is_corner(2 - n - n % 2), "twice a half rounded up"
-    assert not is_corner(n % 2 - 1), "0 for all odd sizes"
+    assert not at_one(n // 4 - 1, -1)
+    assert at_one(n * m - n, 0)
+    assert at_one(n + n % 2 - 2, 0), "twice a half rounded up"
+    assert not at_one(1 - n % 2, 0), "which halves say as well, but not its bound"
+    assert not at_one(5 - n, -1)
     assert n // 4 != 0
-    assert is_corner(1 - n // 4)
+    assert at_one(n // 4 - 2, -1)
     assert (n // 4).range()[0] == 1
     before = len(scope.guards)
     scope.close()
@@ -112,6 +113,24 @@ def test_a_quotient_that_is_not_0_is_a_length() -> None:
         assert n // 4 > 1
         assert (n // 4) * m >= m
     assert len(scope.guards) == before
+
+
+@pytest.mark.parametrize("hint", [6, 7])
+def test_whether_a_length_is_even_is_asked_for(hint: int) -> None:
+    """0 and 1 are all that a remainder can be: neither is a length of 1."""
+    questions: dict[str, Any] = {
+        "> 0": lambda n: n % 2 > 0,
+        "< 1": lambda n: n % 2 < 1,
+        "of three": lambda n: n % 3 > 0,
+        "upwards": lambda n: -n % 2 >= 1,
+    }
+    for ask in questions.values():
+        scope, n, _ = scoped(hint)
+        scope.close()
+        with scope.compiling():
+            assert ask(n) is ask(hint)
+            answers = list(scope.guards)
+        assert answers
 
 
 @pytest.mark.parametrize("hint", [5, 6])
