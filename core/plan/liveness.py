@@ -27,6 +27,7 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
     While,
+    work_memory,
 )
 from treadle.plan.touched import touched
 
@@ -121,7 +122,7 @@ def _simple(step: Step, memory: Memory) -> None:
     for place in step.reads:
         memory.read(place, step)
     _overwrites(step, memory)
-    for scratch in _scratch(step):
+    for scratch in work_memory(step):
         used = {p for w in (*step.reads, *step.writes) for p in _places(w, memory)}
         _must(not used & _places(scratch, memory), "scratch is in use")
         memory.write(scratch)
@@ -216,14 +217,9 @@ def _together(region: list[Step], memory: Memory) -> None:
         _simple(step, memory)
 
 
-def _scratch(step: Step) -> list[Place]:
-    found = getattr(step, "scratch", None)
-    return [] if found is None else [found]
-
-
 def _separate(writer: Step, other: Step, memory: Memory) -> None:
-    for w in (*writer.writes, *_scratch(writer)):
-        for place in (*other.reads, *other.writes, *_scratch(other)):
+    for w in (*writer.writes, *work_memory(writer)):
+        for place in (*other.reads, *other.writes, *work_memory(other)):
             same = memory.actual(w) is memory.actual(place)
             if same and place in other.writes and place != w:
                 continue  # two parts of one array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import (
     Calls,
     Copy,
@@ -27,11 +28,13 @@ from treadle.plan.steps import (
     NestStep,
     OrderStep,
     Outline,
+    Own,
     Place,
     Plan,
     ProductStep,
     Step,
     literal_of,
+    work_memory,
 )
 
 
@@ -113,9 +116,8 @@ class Planner:
         self.order.append(step)
         for place in (*step.reads, *step.writes):
             self.use(place.buffer, self.position)
-        scratch = getattr(step, "scratch", None)
-        if scratch is not None:
-            self.use(scratch.buffer, self.position)
+        for work in work_memory(step):
+            self.use(work.buffer, self.position)
 
     def close(self, loop: Loop) -> None:
         """Ends a loop: what it touched lives until here."""
@@ -136,12 +138,13 @@ class GraphPlanner:
         self.planner, self.schedule = planner, schedule
         self.around = self.here = around
         self.within = schedule.kernels.within
+        self.threads = planner.plan.threads
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place]) -> list[Step]:
         """The steps that compute the results into `outputs`."""
-        kernels, how, _ = self.schedule
+        kernels, how = self.schedule[:2]
         self.env.update(zip(kernels.inputs, inputs, strict=True))
         copies = self._claim(outputs)
         for entry, chosen in zip(kernels.entries, how, strict=True):
@@ -206,7 +209,17 @@ class GraphPlanner:
         ]
 
     def scratch(self, nbytes: int) -> Place | None:
-        return Place(self.planner.buffer(nbytes)) if nbytes else None
+        needed = is_dim(nbytes) or nbytes > 0
+        return Place(self.planner.buffer(nbytes)) if needed else None
+
+    def own(self, work: Any) -> Own | None:
+        """The memory that threads have while they run a task."""
+        each, tasks = work.own_bytes, work.tasks
+        if not is_dim(each) and each == 0:
+            return None
+        alone = not is_dim(tasks) and tasks == 1
+        slots = 1 if alone else self.threads
+        return Own(Place(self.planner.buffer(each * slots)), slots)
 
     def copy(
         self, source: Place | None, to: Place, nbytes: int, names: tuple[str, ...] = ()
@@ -267,6 +280,7 @@ def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) ->
             c=c,
             words=words,
             scratch=scratch,
+            own=g.own(words),
             places=places,
         )
         g.planner.add(step, g.steps)
@@ -295,6 +309,7 @@ def _calls(g: GraphPlanner, calls: Calls, entry: KernelEntry, how: Any) -> None:
         call=calls,
         tasks=how.tasks,
         scratch=g.scratch(how.scratch_bytes),
+        own=g.own(how),
     )
     g.planner.add(step, g.steps)
 

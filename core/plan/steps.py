@@ -49,17 +49,35 @@ class Place(NamedTuple):
         return self._replace(offset=self.offset + nbytes)
 
 
+class Own(NamedTuple):
+    """Memory that threads have while they run a task: so many equal parts, in the order
+    of their slots."""
+
+    place: Place
+    slots: int
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one part to the next."""
+        return self.place.buffer.nbytes // self.slots
+
+
 @dataclass(eq=False)
 class Step:
     """Something that runs. `names` are of the operations that it does; `position`
     orders it. `origins` says where these come from, in their order, as numbers of the
-    plan's origins (a copy around a loop does no operation, but is for one)."""
+    plan's origins (a copy around a loop does no operation, but is for one).
+
+    own: the memory that threads have for it, if they need any (scratch is for all tasks
+      together).
+    """
 
     names: tuple[str, ...]
     reads: list[Place]
     writes: list[Place]
     position: int = -1
     origins: tuple[int, ...] = ()
+    own: Own | None = None
 
 
 @dataclass(eq=False)
@@ -184,6 +202,7 @@ class Plan:
     """A whole program: steps, and what the buffers need.
 
     shares: for results, the donated argument whose memory they may be written to.
+    threads: how many run tasks at once, at most.
     numbers: for constants, what they are for other sizes, if these are open; else None.
     origins: where in the user's program steps and buffers come from.
     """
@@ -199,6 +218,13 @@ class Plan:
     shares: dict[int, int] = field(default_factory=dict)
     numbers: list[Number | None] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    threads: int = 1
+
+
+def work_memory(step: Step) -> list[Place]:
+    """What a step uses beside what it reads and writes."""
+    found = getattr(step, "scratch", None), step.own and step.own.place
+    return [place for place in found if place is not None]
 
 
 def literal_of(a: Atom) -> np.ndarray:

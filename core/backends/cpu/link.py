@@ -16,6 +16,7 @@ from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import (
+    ANY_THREADS,
     Call,
     Function,
     Program,
@@ -46,6 +47,7 @@ from treadle.plan.steps import (
     Plan,
     ProductStep,
     Step,
+    walk,
 )
 
 
@@ -112,7 +114,9 @@ class Linked(LoopCommands):
         # Last of all: they may still be compiled, on other threads.
         sources = list(sources_of(plan.steps, self._is_whole))
         kernels = native.load(sources) if sources else {}
-        self.program: Program = self.builder.build(kernels)
+        owning = any([step.own is not None for _, step in walk(plan.steps)])
+        most = plan.threads if owning else ANY_THREADS
+        self.program: Program = self.builder.build(kernels, most)
         self.constants = [c.ctypes.data for c in plan.constants]
         hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
@@ -192,7 +196,9 @@ class Linked(LoopCommands):
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = Function(routines.source(step.call.script).key)
-            self.builder.call(kernel, routines.words(step, self.at), step.tasks)
+            self.builder.call(
+                kernel, routines.words(step, self.at, self._own(step)), step.tasks
+            )
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, Loop):
@@ -226,6 +232,7 @@ class Linked(LoopCommands):
         words[Word.C] = self.at(step.c)
         if step.scratch is not None:
             words[Word.SCRATCH] = self.at(step.scratch)
+        words[Word.OWN : Word.OWN_STRIDE + 1] = self._own(step)
         launch = step.product.epilogue
         if launch is not None:
             words[Word.EPILOGUE] = Function(nest_source(launch.nest, "tile").key)
@@ -234,6 +241,10 @@ class Linked(LoopCommands):
             words += self._operands(step.places, launch)
         source = product_source(step.product)
         return Function(source.key), words[1:], step.words.tasks
+
+    def _own(self, step: Step) -> list[Any]:
+        """Where slot 0 has its memory, and how far it is from one to the next."""
+        return [self.at(step.own.place), step.own.stride] if step.own else [0, 0]
 
     def _order_words(self, step: OrderStep) -> list[Any]:
         assert step.scratch is not None

@@ -46,7 +46,9 @@ def emit(b: Builder, small: Small) -> None:
         emit_moves(b, one)
         emit_less(b, one)
         _EMITS[small.what](b, one, "alone")
-    with b.function("define internal void @together(ptr %args, i64 %task) noinline"):
+    with b.function(
+        "define internal void @together(ptr %args, i64 %task, i64 %slot) noinline"
+    ):
         args = Args(b)
         room = args(Word.SMALL + SmallWord.ROOM, "ptr")
         room = at(b, room, scaled(b, args(Word.SMALL + SmallWord.ROOM_BYTES), "%task"))
