@@ -9,7 +9,7 @@ from treadle.late import number
 from treadle.plan.memory import needed
 from treadle.plan.steps import Buffer, Own, Place, Plan, Step
 
-_MORE = 1 / 16
+_MORE = 1 / 6
 """Of an arena: so much more may be taken."""
 
 
