@@ -37,6 +37,8 @@ def waves(np: Any, scan: Function, *fields: Any) -> Any:
 def rows() -> Iterator[Any]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     points, square = normal(10_000, 3), normal(1000, 1000)
+    triples, pairs = normal(100_000, 3), normal(10_000, 2, 2)
+    wave = (normal(500, 500) + 1j * normal(500, 500)).astype("complex64")
     whole = rng.integers(0, 10, 100_000, dtype="int32")
     functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
         "10x10000 transposed": (lambda np, x: np.array(x.T), normal(10, 10_000)),
@@ -59,6 +61,27 @@ def rows() -> Iterator[Any]:
             lambda np, x: np.cross(x, x[::-1]),
             points,
         ),
+        "sums of 100000 rows of 3": (lambda np, x: np.sum(x, 1), triples),
+        "largest of 100000 rows of 3, int32": (
+            lambda np, x: np.max(x, 1),
+            (9 * triples).astype("int32"),
+        ),
+        "whether any in 100000 rows of 3": (lambda np, x: np.any(x, 1), triples > 1),
+        "sum of all of 100000x3": (lambda np, x: np.sum(x), triples),
+        "sums of 500x500 transposed, down columns": (
+            lambda np, x: np.sum(x.T, 0),
+            normal(500, 500),
+        ),
+        "10000 products of 3x3 and a vector": (
+            lambda np, a, x: np.einsum("bij,bj->bi", a, x),
+            *(normal(10_000, 3, 3), points),
+        ),
+        "logarithms of determinants of 10000 x 2x2": (
+            lambda np, x: np.linalg.slogdet(x)[1],
+            pairs,
+        ),
+        "conjugates of 500x500 transposed": (lambda np, z: np.conj(z.T), wave),
+        "complex 500x500 with a row set": (lambda np, z: z.at[5].set(0), wave),
     }
     for title, (function, *arrays) in functions.items():
         yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)

@@ -126,6 +126,15 @@ from treadle.trace.ways import disable_branches as disable_branches
 
 # To programs a tracer is an array too, with the methods that a concrete one has.
 if _typing.TYPE_CHECKING:
+    from treadle import checkpoint as checkpoint
+    from treadle import data as data
+    from treadle import metrics as metrics
+    from treadle import models as models
+    from treadle import nn as nn
+    from treadle import optim as optim
+    from treadle import recipes as recipes
+    from treadle import rng as rng
+    from treadle import weights as weights
     from treadle.run.array import Array as Array
 else:
     from treadle.api.array import Array as Array

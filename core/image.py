@@ -14,6 +14,7 @@ import numpy as np
 from treadle import dtypes
 from treadle import np as tnp
 from treadle.errors import at, user_source
+from treadle.np.contract import check_precision
 from treadle.np.operands import as_inexact, as_shape, operand
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -72,6 +73,7 @@ def resize(
     shape: Sequence[int],
     method: str,
     antialias: bool = True,
+    precision: Any = None,
 ) -> Array:
     """The image with another shape.
 
@@ -80,6 +82,7 @@ def resize(
       shape: as long as that of the image.
       method: "nearest", "linear", "cubic", "lanczos3" or "lanczos5".
       antialias: whether pixels of a smaller image are means of all that they stand for.
+      precision: is accepted, and changes nothing: products have all digits.
 
     Returns:
       An array of the image's dtype ("nearest"), or of floats.
@@ -91,6 +94,7 @@ def resize(
     >>> td.image.resize(tnp.array([0.0, 1.0]), (4,), "linear")
     Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
     """
+    check_precision("resize", precision)
     image = tnp.asarray(operand("resize", image))
     wanted = _shape("resize", image, shape)
     axes = [i for i, n in enumerate(wanted) if n != image.shape[i]]
@@ -117,6 +121,7 @@ def scale_and_translate(
     translation: Any,
     method: str,
     antialias: bool = True,
+    precision: Any = None,
 ) -> Array:
     """The image scaled and moved: what was at x is at ``scale * x + translation``.
 
@@ -128,7 +133,7 @@ def scale_and_translate(
       spatial_dims: the axes that are scaled and moved.
       scale, translation: a number for each of these; may be traced and differentiated.
       method: "linear", "cubic", "lanczos3" or "lanczos5".
-      antialias: as for `resize`.
+      antialias, precision: as for `resize`.
 
     Raises:
       ValueError: for another method, or if numbers of axes don't fit.
@@ -139,6 +144,7 @@ def scale_and_translate(
     Array([0., 1., 2.], dtype=float32)
     """
     name = "scale_and_translate"
+    check_precision(name, precision)
     image = tnp.asarray(as_inexact(name, operand(name, image)))
     wanted = _shape(name, image, shape)
     kernel = _KERNELS[_method(name, method, tuple(_KERNELS))]

@@ -48,7 +48,11 @@ _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
 _LINE = re.compile(r"([^=]+) =(?: ([\w.]+))?(?: \| (.+))?")
-_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
+# Imported when they are first asked for: none pays for what it does not use.
+_LATE = (
+    *("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint"),
+    "recipes",
+)
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
     "adcheckpoint": "treadle.remat",
@@ -311,6 +315,8 @@ def suggest(module: str) -> None:
     def __getattr__(name: str) -> Any:
         if (module, name) == ("treadle", "__version__"):
             return _version()
+        if module == "treadle" and name in _LATE:
+            return import_module(f"treadle.{name}")
         remedy = "" if name.startswith("_") else _remedy(module, name)
         where = at(user_source()) if remedy else ""
         message = f"{module} has no `{name}`{remedy}{where}"
@@ -319,6 +325,11 @@ def suggest(module: str) -> None:
         raise AttributeError(message, name=name, obj=sys.modules[module])
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
+    if module == "treadle":
+        vars(sys.modules[module])["__dir__"] = lambda: [
+            *vars(sys.modules[module]),
+            *_LATE,
+        ]
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
 
@@ -368,11 +379,6 @@ def _said(module: str, name: str) -> str:
 
 def _remedy(module: str, name: str) -> str:
     found = instead(module, name)
-    if found == f"{module}.{name}":
-        remedy = f" before it is imported: `from {module} import {name}`"
-        if name == "checkpoint":
-            remedy += "; to compute values again in the backward pass: `treadle.remat`"
-        return remedy
     if said := _said(module, name):
         return said
     if place := _place(module, name):
@@ -422,8 +428,6 @@ def _near(module: str, name: str) -> str:
 
 def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
-    if module == "treadle" and name in _LAYERS:
-        return f"treadle.{name}"
     if (module, _plain(name)) in _ELSEWHERE:
         return _ELSEWHERE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.

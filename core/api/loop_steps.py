@@ -44,7 +44,7 @@ from treadle.trace.rewrite import COUNT, LOOP
 from treadle.trace.source import Place
 from treadle.trace.stage import StageInterpreter, known_value
 from treadle.trace.value import NUMBERS, is_array, typeof
-from treadle.trace.ways import MOST_WAYS, Restage, check_resumed
+from treadle.trace.ways import MOST_WAYS, Restage, Unrepeated, check_resumed
 
 _BODY = "the body of a loop"
 
@@ -264,7 +264,7 @@ def _iteration(
     except Differs:
         variables.put(variables.before)
         return UNBOUND
-    except (MutationError, StructureError, Unfit):
+    except (MutationError, StructureError, Unfit, Unrepeated):
         variables.put(variables.before)
         give_up(at)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
-from treadle.control.ways import check_uncaught, joined
+from treadle.control.ways import catching_line, check_uncaught, joined
 from treadle.errors import MutationError, StructureError, is_ours
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
@@ -24,7 +24,7 @@ from treadle.trace.rewrite import STEP
 from treadle.trace.source import Place
 from treadle.trace.stage import StageInterpreter, StageTracer
 from treadle.trace.value import NUMBERS, is_array
-from treadle.trace.ways import Explorer, Retry, check_resumed
+from treadle.trace.ways import Explorer, Retry, Unrepeated, check_resumed
 from treadle.transforms.batch import BatchInterpreter
 
 
@@ -68,7 +68,7 @@ def joined_run(
         give_up(at)
     try:
         Step(function, variables, live).run()
-    except (MutationError, StructureError, Unfit):
+    except (MutationError, StructureError, Unfit, Unrepeated):
         variables.put(variables.before)
         give_up(at)
 
@@ -172,9 +172,8 @@ class Step:
         writer = Explorer(name)
         with entering(writer), owning(self.variables.all):
             writer.explore(self._once, (), lambda: None)
-            raised = any(way.error is not None for way in writer.ways)
             # An `except` around the statement wants the error itself.
-            if raised and source.caught_at(caller(), state.retries[-1].depth):
+            if catching_line(writer, caller(), state.retries[-1].depth):
                 raise Unfit
             check_uncaught(writer)
             if len(set(self.given)) > 1:

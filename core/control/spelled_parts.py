@@ -24,7 +24,7 @@ from treadle.control.spelled_values import (
     origin,
 )
 from treadle.control.spelled_weights import Spelled
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import is_dim, is_one, one, same_shape
 from treadle.ops.arithmetic import div, mul
 from treadle.ops.cast import convert
 from treadle.ops.compare import bitwise_and, bitwise_not
@@ -202,7 +202,7 @@ def parts_of(
 
 
 def _is_worth_it(sizes: dict[int, int], queries: int, keys: int) -> bool:
-    if one(queries):
+    if not same_shape((queries,), (keys,)) and is_one(queries):
         # A row of scores is little: so a text is written, key by key. Lengths don't
         # count else: a program of any length has the same bits as one of that length.
         return one(keys)

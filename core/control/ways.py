@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 from treadle import dtypes, tree
@@ -15,8 +16,8 @@ from treadle.errors import StructureError, TracerError, at
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
+from treadle.trace.caught import caught_at
 from treadle.trace.interpreter import entering, state
-from treadle.trace.source import caught_at
 from treadle.trace.ways import (
     Caller,
     Decision,
@@ -90,18 +91,31 @@ def check_uncaught(writer: Explorer) -> None:
     """
     if len(state.retries) < 2 or len(writer.ways) < 2:
         return
-    for error, decision in [(w.error, w.decisions[-1]) for w in writer.ways]:
-        if error is None:
-            continue
-        line = caught_at(sys._getframe(1), state.retries[0].depth, type(error))
-        if line:
-            text = _CAUGHT.format(type(error).__name__, line, at(decision.source))
-            raise Refused(TracerError(text))
+    found = catching_line(writer, sys._getframe(1), state.retries[0].depth)
+    if found is not None:
+        way, line = found
+        text = _CAUGHT.format(
+            type(way.error).__name__, line, at(way.decisions[-1].source)
+        )
+        raise Refused(TracerError(text))
+
+
+def catching_line(
+    writer: Explorer, frame: FrameType, within: int
+) -> tuple[Way, str] | None:
+    """A way that ends with an error which may be caught in a frame, or one that called
+    it, down to a depth; and where."""
+    for way in writer.ways:
+        if way.error is not None:
+            line = caught_at(frame, within, type(way.error))
+            if line:
+                return way, line
+    return None
 
 
 _CAUGHT = """\
 {0} is raised when a traced value says so, in what runs as one operation (a loop, a \
-branch, a jitted function), and caught around that, at {1}{2}
+branch, a jitted function), and may be caught around that, at {1}{2}
 A compiled program has no `except`: leave the loop by `break` with a flag, choose by \
 `tnp.where`, or catch it around the jitted function."""
 

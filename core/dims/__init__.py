@@ -50,6 +50,12 @@ def one(n: Any) -> bool:
     return type(n) is not Dim and n == 1
 
 
+def never_positive(n: Any) -> bool:
+    """Whether a number is at most 0 for all sizes. No guard: for those who can do
+    without this, and who ask no question that only some sizes answer so."""
+    return n.range()[1] <= 0 if type(n) is Dim else n <= 0
+
+
 def likely_less(a: Any, b: Any) -> bool:
     """Whether ``a < b``, where True is right for other sizes too: no guard then."""
     return hint(a) < hint(b) or a < b

@@ -13,7 +13,8 @@ from treadle.dims import polynomial as poly
 from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
-from treadle.dims.scope import COMPILING, TRACING, Scope, sizes, terms_of
+from treadle.dims.quotients import is_of_lengths, rewritten
+from treadle.dims.scope import COMPILING, TRACING, Scope, sizes
 
 
 class Dim:
@@ -182,11 +183,15 @@ class Dim:
         """Numbers between which it lies for all sizes."""
         if self._bounds is None:
             low, high = poly.bounds(self.terms)
-            for terms, k in _rewritten(self.scope, self.terms):
+            for terms, k in rewritten(self.scope, self.terms):
                 least, most = poly.bounds(terms)
                 low, high = max(low, -(-least // k)), min(high, most // k)
             self._bounds = low, high
         return self._bounds
+
+    def forget_bounds(self) -> None:
+        """More is known of an atom."""
+        self._bounds = None
 
     def solved(self) -> tuple[Atom, Any] | None:
         """If ``self == 0`` says what one dimension is: that one, and what it is."""
@@ -194,7 +199,7 @@ class Dim:
         if found is None and not self.is_free:
             # Quotients known to leave no rest are none in a multiple of it.
             multiples = [
-                self.scope.dim(t) for t, _ in _rewritten(self.scope, self.terms)
+                self.scope.dim(t) for t, _ in rewritten(self.scope, self.terms)
             ]
             solved = [d._isolated() for d in multiples if type(d) is Dim]
             found = next((f for f in solved if f), None)
@@ -219,9 +224,12 @@ class Dim:
             return False
         if self.scope.phase is not TRACING:
             # Of what functions have computed, only a comparison with a number is sure
-            # to be of different sizes: two expressions may be equal unseen.
+            # to be of different sizes: two expressions may be equal unseen, unless
+            # some sizes show that they aren't.
             alone = len(self.terms) - (poly.CONSTANT in self.terms) == 1
             if self.hint or self.is_free or alone or poly.has_zeros_of_one(self.terms):
+                return False
+            if self.scope.is_elsewhere_nonzero(self):
                 return False
         return self.scope.guard(self, "==", self.hint == 0)
 
@@ -232,11 +240,11 @@ class Dim:
         if low >= 0:
             return False
         if (
-            self.is_free
-            and self.scope.phase is not TRACING
+            self.scope.phase is not TRACING
             and (high == 0 or low == -1)
+            and (self.is_free or is_of_lengths(self.scope, self.terms))
         ):
-            # Otherwise only where a dimension is 1: the general case holds there too.
+            # Otherwise only where a length is 1: the general case holds there too.
             return high == 0
         return self.scope.guard(self, "<", self.hint < 0)
 
@@ -412,24 +420,3 @@ def _flipped_lshift(x: int, y: int) -> int:
 
 def _flipped_rshift(x: int, y: int) -> int:
     return y >> x
-
-
-def _rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
-    """Multiples of a polynomial, and of how many times it, of which more can be said:
-    with ``p - m * (p // m)`` for ``p % m``, and with that for ``m * (p // m)``."""
-    out = []
-    for monomial, c in terms.items():
-        for a in monomial:
-            rest = {poly.without(monomial, (a,)) or (): c}
-            others = poly.add(terms, {monomial: c}, -1)
-            if a.name == "%":
-                p, m = a.args
-                quotient: Terms = {(scope.quotient_atom(p, m),): 1}
-                inside = poly.multiply(terms_of(m), quotient)
-                inside = poly.add(terms_of(p), inside, -1)
-                out.append((poly.add(others, poly.multiply(rest, inside)), 1))
-            elif a.name == "//" and type(a.args[1]) is int:
-                p, k = a.args
-                inside = poly.multiply(rest, scope.multiple(p, k))
-                out.append((poly.add(poly.scale(others, k), inside), k))
-    return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple
 
@@ -80,3 +81,19 @@ def failing(
         if (value == 0 if guard.op == "==" else value < 0) is not guard.holds:
             failed = True
             yield guard
+
+
+_TRIED = (1, 2, 3, 60)
+"""By how much sizes are larger where something is tried for others. (Those of 60 more
+have the same remainders.)"""
+
+
+def differs(answer: Guard, guards: Iterable[Guard], atoms: Sequence[Atom]) -> bool:
+    """Whether an answer is another for sizes for which guards hold: some are tried."""
+    hints, asked = [a.hint for a in atoms if a.fn is None], [*guards, answer]
+    for more in _TRIED:
+        given = [n + more * (i + 1) for i, n in enumerate(hints)]
+        with suppress(ArithmeticError, ValueError):
+            if list(failing(asked, atoms, given)) == [answer]:
+                return True
+    return False

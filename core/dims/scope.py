@@ -12,7 +12,7 @@ from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user
-from treadle.dims.guard import Fact, Guard, failing
+from treadle.dims.guard import Fact, Guard, differs, failing
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -306,8 +306,11 @@ class Scope:
         if key not in self.guards:
             source = user_source() if self.phase is TRACING else ""
             self.guards[key] = Guard(d, op, holds, reason, source)
-        if settle and op == "==" and holds and self.phase is TRACING:
-            self._found_equal(d, self.guards[key])
+        if settle and op == "==" and self.phase is TRACING:
+            if holds:
+                self._found_equal(d, self.guards[key])
+            else:
+                self._found_nonzero(d)
         return holds
 
     def fixed(self, d: Any, reason: str) -> Any:
@@ -361,6 +364,15 @@ class Scope:
             self.replaced.append((atom.name, names, guard))
         raise Restart
 
+    def _found_nonzero(self, d: Any) -> None:
+        """What follows from ``d != 0``: a quotient that is a length is at least 1."""
+        (monomial, _), *more = d.terms.items()
+        if more or len(monomial) != 1 or monomial[0].low:
+            return
+        monomial[0].low = 1
+        for other in self._interned.values():
+            other.forget_bounds()
+
     def check_alive(self) -> None:
         """
         Raises:
@@ -377,6 +389,10 @@ class Scope:
     def failing(self, given: Sequence[int]) -> Iterator[Guard]:
         """The guards that do not hold where the dimensions have given sizes."""
         return failing(self.guards.values(), self.atoms, given)
+
+    def is_elsewhere_nonzero(self, d: Any) -> bool:
+        """Whether a number that is 0 for the hints is another one for some sizes."""
+        return differs(Guard(d, "==", True, "", ""), self.guards.values(), self.atoms)
 
     def is_asked_by_user(self) -> bool:
         """Whether the user asks while his function is traced."""

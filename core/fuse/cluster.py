@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from treadle.dims import hint
@@ -59,6 +60,19 @@ class Cluster(Node):
 
     def is_member(self, a: Atom) -> bool:
         return a in self.space.maps
+
+    def runs(self, reduced: Sequence[int]) -> list[list[int]]:
+        """Reduced dimensions in runs of neighbouring axes. Others are never one loop,
+        which would add in another order: not even where the axis between has one
+        element."""
+        near: dict[int, list[int]] = {d: [] for d in reduced}
+        for eq in self.equations:
+            if isinstance(eq.op.lowering, Reduction):
+                entries = self.space.maps[operand_key(eq)]
+                for n, axis in enumerate(sorted(_reduced_axes(eq))):
+                    for d, _ in entries[axis].terms:
+                        near[d].append(axis - n)
+        return [list(run) for _, run in groupby(reduced, key=near.__getitem__)]
 
 
 def start(cluster: Cluster, eq: Equation, flow: Dataflow) -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.dims import Dim, is_dim
+from treadle.dims import Dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.ir.maps import address
+from treadle.ops.dot import dot_general, fills_as_rows
 from treadle.ops.movement import transpose
 from treadle.trace.lowering import Join, Product
-
-FEW = 8
-"""Fewer elements leave most of a vector empty."""
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -80,14 +79,18 @@ def _readers_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
         for eq in flow.readers[v]
     }
     order = orders.pop() if len(orders) == 1 else None
-    return None if order and _leaves_few(v.type.shape, order) else order
+    return None if order and _leaves_few(flow.maker[v], order) else order
 
 
-def _leaves_few(shape: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether vectors would lie along a few elements, in such an order of axes, instead
-    of along more. Open sizes may be large."""
-    last, own = shape[order[-1]], shape[-1]
-    return not (is_dim(last) or is_dim(own)) and last < FEW <= own
+def _leaves_few(eq: Equation, order: tuple[int, ...]) -> bool:
+    """Whether vectors would lie along a few elements of a result, in such an order of
+    axes, or fill less, instead of along more."""
+    shape = eq.outputs[0].type.shape
+    terms = 1
+    if eq.op is dot_general and len(shape) == 2:
+        x = eq.inputs[0].type.shape
+        terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    return fills_as_rows(shape[-1], shape[order[-1]], terms)
 
 
 class Strided(NamedTuple):

@@ -66,6 +66,7 @@ SCALARS: dict[str, Scalar] = {
     "rem": Scalar(12, "telling"),
     **dict.fromkeys(("tanh", "logistic", "erf", "erfc", "cbrt"), Scalar(16)),
     **dict.fromkeys(("sin", "cos"), Scalar(16)),
+    "softplus": Scalar(24),
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2"), Scalar(20)),
     **dict.fromkeys(("sinh", "cosh"), Scalar(20)),
     **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), Scalar(30)),
@@ -89,6 +90,7 @@ TRANSCENDENTAL = frozenset(
         *("exp", "exp2", "expm1", "log", "log1p", "log2", "pow", "cbrt"),
         *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
         *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "logistic"),
+        "softplus",
         *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma"),
         "running_logsumexp",
     )

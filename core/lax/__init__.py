@@ -140,6 +140,10 @@ from treadle.lax.padding import ConvDimensionNumbers as ConvDimensionNumbers
 from treadle.lax.padding import conv_dimension_numbers as conv_dimension_numbers
 from treadle.lax.padding import padtype_to_pads as padtype_to_pads
 from treadle.lax.ragged import ragged_dot as ragged_dot
+from treadle.lax.ragged_general import (
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+)
+from treadle.lax.ragged_general import ragged_dot_general as ragged_dot_general
 from treadle.lax.reduce import argmax as argmax
 from treadle.lax.reduce import argmin as argmin
 from treadle.lax.reduce import cumlogsumexp as cumlogsumexp

@@ -43,12 +43,13 @@ def dot_general(
     name = "dot_general"
     wide = preference(preferred_element_type, lhs, rhs)
     x, y = factors(name, lhs, rhs, precision=precision, preferred=wide)
-    contract, batch = _numbers(name, dimension_numbers, typeof(x), typeof(y))
+    contract, batch = numbers_of(name, dimension_numbers, typeof(x), typeof(y))
     out = product(x, y, contract=contract, batch=batch)
     return of_dtype(out, wide)
 
 
-def _numbers(name: str, given: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def numbers_of(name: str, given: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Axes that are summed, and those of the batch, of both operands."""
     try:
         (x_sum, y_sum), (x_batch, y_batch) = given
     except (TypeError, ValueError):

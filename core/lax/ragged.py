@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle import dtypes
 from treadle.api.boundary import boundary
@@ -57,22 +57,47 @@ def ragged_dot(
     Array([0., 0., 4., 4., 0.], dtype=float32)
     """
     x, w, sizes = _checked(lhs, rhs, group_sizes, group_offset)
-    m, groups = x.shape[0], w.shape[0]
+    return by_rows(x, w, sizes, precision, preferred_element_type)
+
+
+class Blocks(NamedTuple):
+    """Rows in blocks, each of one group.
+
+    owner: the group of each block.
+    places: of the rows of each block; those that it lacks are behind its group's last.
+    shift: for each group, from the places among the blocks' rows to those of rows.
+    ends: of the groups.
+    """
+
+    owner: Any
+    places: Any
+    shift: Any
+    ends: Any
+
+
+def blocks_of(sizes: Any, m: int) -> Blocks:
+    """Blocks of m rows, in groups of these sizes."""
     ends = cumsum(sizes)
     taken = (sizes + (_BLOCK - 1)) // _BLOCK
-    blocks = m // _BLOCK + groups
-    if not is_dim(blocks):
-        blocks = min(blocks, m)
-    owner = _among(cumsum(taken), arange(blocks))
-    # From a row's place among the blocks to its place in lhs.
+    count = m // _BLOCK + sizes.shape[0]
+    if not is_dim(count):
+        count = min(count, m)
+    owner = _among(cumsum(taken), arange(count))
     shift = ends - sizes - _BLOCK * (cumsum(taken) - taken)
-    places = arange(blocks * _BLOCK).reshape(blocks, _BLOCK) + shift[owner][:, None]
+    places = arange(count * _BLOCK).reshape(count, _BLOCK) + shift[owner][:, None]
+    return Blocks(owner, places, shift, ends)
+
+
+def by_rows(x: Any, w: Any, sizes: Any, precision: Any, preferred: Any) -> Any:
+    """The product of each row with the matrix of its group."""
+    m = x.shape[0]
+    owner, places, shift, ends = blocks_of(sizes, m)
     parts = take(x, places, axis=0, mode="clip")
     matrices = take(w, owner, axis=0, mode="clip")
     numbers = (((2,), (1,)), ((0,), (0,)))
-    products = dot_general(parts, matrices, numbers, precision, preferred_element_type)
+    products = dot_general(parts, matrices, numbers, precision, preferred)
     rows = arange(m)
-    flat = products.reshape(blocks * _BLOCK, w.shape[2])
+    flat = products.reshape(products.shape[0] * _BLOCK, w.shape[2])
     out = take(flat, rows - shift[_among(ends, rows)], axis=0, mode="clip")
     return where((rows < ends[-1])[:, None], out, out.dtype.type(0))
 

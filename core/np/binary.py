@@ -27,7 +27,6 @@ from treadle.ops.compare import bitwise_and as and_
 from treadle.ops.compare import bitwise_or as or_
 from treadle.ops.compare import ne, select
 from treadle.run.array import Array
-from treadle.trace.op import Op
 from treadle.trace.value import typeof
 
 
@@ -388,9 +387,9 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def _log_of_sum(
-    name: str, x: Any, y: Any, power: Op, log1p: Callable[[Any], Any]
+    name: str, x: Any, y: Any, of_difference: Callable[[Any], Any]
 ) -> Array:
-    """The logarithm of a sum of powers; log1p: ``log(1 + x)``, to the same base."""
+    """The logarithm of a sum of powers; of_difference: that of 1 plus a power."""
     x, y, dtype = _wide_pair(name, x, y)
     if dtypes.is_complex(dtype):
         raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
@@ -402,7 +401,7 @@ def _log_of_sum(
     # Equal infinities: their sum. Of a nan the result is one, and so are derivatives.
     lost = ne(difference, difference)
     zero, one, nan = map(typeof(x).dtype.type, (0, 1, math.nan))
-    usual = arithmetic.add(large, log1p(power(select(lost, zero, difference))))
+    usual = arithmetic.add(large, of_difference(select(lost, zero, difference)))
     factor = select(or_(ne(x, x), ne(y, y)), nan, one)
     total = arithmetic.mul(arithmetic.add(x, y), factor)
     return cast(select(lost, total, usual), dtype)
@@ -411,17 +410,17 @@ def _log_of_sum(
 @ufunc
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log(exp(x) + exp(y))`` without overflow on the way."""
-    return _log_of_sum("logaddexp", x, y, unary.exp, unary.log1p)
+    return _log_of_sum("logaddexp", x, y, unary.softplus)
 
 
 @ufunc
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log2(2**x + 2**y)`` without overflow on the way."""
-    return _log_of_sum("logaddexp2", x, y, unary.exp2, _log1p_to_base_2)
+    return _log_of_sum("logaddexp2", x, y, _softplus_to_base_2)
 
 
-def _log1p_to_base_2(x: Any) -> Any:
-    return arithmetic.mul(unary.log1p(x), 1 / math.log(2))
+def _softplus_to_base_2(x: Any) -> Any:
+    return arithmetic.mul(unary.log1p(unary.exp2(x)), 1 / math.log(2))
 
 
 def _reals(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:

@@ -281,18 +281,24 @@ def take(
         # Numbers here, not a mask.
         places = cast(places, dtypes.int32)
     elif mode in ("clip", "wrap") and dtypes.is_integer(dtype) and not none(n):
-        places, reading = _moved_inside(places, n, mode), {}
+        places, reading = moved_inside(places, n, mode), {}
     return getitem(array, (*(slice(None),) * number, places), **reading)
 
 
-def _moved_inside(places: Any, n: int, mode: str) -> Any:
+def moved_inside(places: Any, n: int, mode: str) -> Any:
     """Indices of which none is out of range; what is known stays known."""
     if not isinstance(places, Value) and not is_dim(n):
-        known = np.asarray(places, np.int64)
-        return np.clip(known, 0, n - 1) if mode == "clip" else known % n
-    dtype = typeof(places).dtype
+        known = np.asarray(places)
+        if known.dtype != np.uint64:
+            known = known.astype(np.int64)
+        size = known.dtype.type(n)
+        known = np.clip(known, 0, size - 1) if mode == "clip" else known % size
+        return known.astype(np.int64)
+    dtype, small = typeof(places).dtype, dtypes.of_index(n)
+    if dtype == np.uint64:  # which no other dtype holds
+        return as_array(cast(inside(places, n, mode), small))
     short = dtype.itemsize < 4 or dtype == dtypes.int32
-    wide = cast(places, dtypes.of_index(n) if short else dtypes.int64)
+    wide = cast(places, small if short else dtypes.int64)
     return as_array(inside(wide, n, mode))
 
 

@@ -53,7 +53,9 @@ def _gcd(a: Any, b: Any) -> Any:
         rest = rem(a, compare.select(done, typeof(b).dtype.type(1), b))
         return compare.select(done, a, b), compare.select(done, b, rest)
 
-    return while_loop(lambda pair: any_of(compare.ne(pair[1], 0)), step, (a, b))[0]
+    found = while_loop(lambda pair: any_of(compare.ne(pair[1], 0)), step, (a, b))[0]
+    # The least integer is its own size, and negative: so may be a rest.
+    return found if dtypes.is_unsigned(typeof(found).dtype) else abs_(found)
 
 
 def lcm(x: ArrayLike, y: ArrayLike, /) -> Array:

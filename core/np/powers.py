@@ -14,6 +14,7 @@ from treadle.np.operands import PYTHON_SCALARS, ArrayLike, inexact_pair
 from treadle.np.ufunc import ufunc
 from treadle.ops import binary, unary
 from treadle.ops.cast import convert
+from treadle.ops.compare import eq, select
 from treadle.ops.unary import integer_pow
 from treadle.run.array import Array
 from treadle.trace.value import Value, typeof
@@ -30,7 +31,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     dtype = typeof(x).dtype
     if dtypes.is_integer(dtype):
         return binary.power_of_integers(x, y)
-    if is_symbolic(number) and dtypes.is_float(dtype):
+    if is_symbolic(number):
         return _power_of_size(x, y, dtype, not is_dim(number))
     return binary.pow_(x, y)
 
@@ -58,12 +59,23 @@ def _known_power(x: Any, n: Any) -> Any:
 
 
 def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
-    if dtype.itemsize > 2:
+    if dtypes.is_float(dtype) and dtype.itemsize > 2:
         return binary.power_of_size(x, y, y, root=root)
     if root:
+        return _power_or_root(x, y)
+    if dtypes.is_complex(dtype):
         return binary.pow_(x, y)
     x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
     return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
+
+
+def _power_or_root(x: Any, y: Any) -> Any:
+    """A power, which is a root if the exponent is a half. Each of the two is of 1 where
+    it isn't wanted: there, derivatives at 0 are infinite."""
+    is_root = eq(y, typeof(y).dtype.type(0.5))
+    one = typeof(x).dtype.type(1)
+    power = binary.pow_(select(is_root, one, x), y)
+    return select(is_root, unary.sqrt(select(is_root, x, one)), power)
 
 
 @ufunc

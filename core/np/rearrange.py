@@ -13,13 +13,14 @@ from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.binary import mod
 from treadle.np.index import counted
-from treadle.np.indexing import take
+from treadle.np.indexing import moved_inside, take
 from treadle.np.operands import (
     ArrayLike,
     as_array,
     as_shape,
     broadcast_to_shape,
     cast,
+    none,
     one_axis,
     operand,
 )
@@ -131,6 +132,10 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
 
 def _rolled_by(x: Any, axis: int, n: int, by: Any) -> Any:
     """By a number that is traced."""
+    if none(n):
+        return x
+    if dtypes.is_integer(typeof(by).dtype):
+        by = moved_inside(by, n, "wrap")
     places = as_array(counted(n)) - by
     return take(x, mod(places, n), axis)
 

@@ -94,7 +94,7 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Array:
             f"{at(user_source())}"
         )
     limit = 2**30
-    if typeof(exponent).dtype.itemsize > 4:
+    if not np.can_cast(typeof(exponent).dtype, np.int32):
         wide = typeof(exponent).dtype.type
         exponent = select(lt(exponent, wide(limit)), exponent, wide(limit))
         if not dtypes.is_unsigned(typeof(exponent).dtype):

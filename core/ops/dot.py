@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import hint, is_dim
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import transpose
 from treadle.trace.lowering import Contraction
@@ -151,3 +152,33 @@ dot_general = Op(
 """Sums products over the axes paired in `contract`, for each index of the axes paired
 in `batch`. The result's axes: batch, free axes of the first, free axes of the second.
 """
+
+
+FEW = 8
+"""Fewer columns leave most of a vector empty, but not as rows."""
+
+_LANES = 16
+"""Columns that fill a vector, of most machines. Kernels have two at once."""
+
+_LONG_SUM = 1024
+"""From which on it pays to turn a result."""
+
+
+def fills_as_rows(rows: int, columns: int, terms: int) -> bool:
+    """Whether a product, of so many terms to a sum, is better made of its operands
+    exchanged, and turned: it has few columns, or they leave more of the last vectors
+    empty than its rows would. Of open sizes only that counts, and as in the trace,
+    whether they are few."""
+    if hint(columns) < FEW:
+        return hint(rows) >= FEW
+    if is_dim(rows) or is_dim(columns):
+        return False
+    long = hint(terms) >= _LONG_SUM
+    return long and _width(columns) * rows > 1.15 * _width(rows) * columns
+
+
+def _width(columns: int) -> float:
+    """The time that a row of so many columns takes, in turns of a vector. One alone
+    takes longer, for it shares elements of the other operand with none."""
+    whole, rest = divmod(columns, 2 * _LANES)
+    return 2 * whole + (0 if rest == 0 else 1.25 if rest <= _LANES else 2)

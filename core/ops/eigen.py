@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.late import number
 from treadle.ops import complex as parts
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
@@ -40,10 +41,12 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
+    copied,
     lead_of,
     named,
     nan_if_failed,
     nbytes_behind,
+    stride_of,
 )
 from treadle.trace.value import typeof
 
@@ -82,32 +85,100 @@ def _eigh_run(a: Any, *, lower: bool, vectors: bool) -> Sequence[Any]:
     return matrix_by_matrix(pairs, types, lead_of(t), np.asarray(a))
 
 
+_LARGE = 128
+"""From this order on, matrices of eigenvectors are laid out for caches."""
+
+
+def _is_large(n: int) -> int:
+    return int(n >= _LARGE)
+
+
+def _is_small(n: int) -> int:
+    return int(n < _LARGE)
+
+
+class _Work(NamedTuple):
+    """Work memory of ?SYEVD and ?HEEVD: numbers, reals and integers."""
+
+    numbers: At
+    reals: At
+    integers: At
+    lengths: tuple[int, int, int]
+
+    def args(self, dtype: np.dtype) -> tuple[Argument, ...]:
+        """As these take them."""
+        (numbers, *_), reals = self.lengths, (self.reals, self.lengths[1])
+        more = reals if dtypes.is_complex(dtype) else ()
+        return self.numbers, numbers, *more, self.integers, self.lengths[2], STATUS
+
+
 def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
     """LAPACK sees the conjugate, and leaves the eigenvectors of that as rows: Vᴴ."""
     (a,), vectors = types, params["vectors"]
     lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
     first = 1 + len(outs)
-    matrix = At(2 if vectors else first + 3)
-    work, integers, reals = (At(first + i) for i in range(3))
-    how = "V" if vectors else "N", "U" if params["lower"] else "L"
-    length, of_integers = 2 * n * n + 40 * n + 1, 5 * n + 3
-    of_reals = 2 * n * n + 5 * n + 1
-    last: tuple[Argument, ...]
-    if dtypes.is_complex(a.dtype):
-        routine = named(a.dtype, "heevd")
-        last = (work, length, reals, of_reals, integers, of_integers, STATUS)
-    else:
-        routine, of_reals = named(a.dtype, "syevd"), 0
-        last = (work, length, integers, of_integers, STATUS)
-    blocks = [length * size, 8 * of_integers, of_reals * size // 2]
-    if not vectors:
-        blocks.append(nbytes_behind(a, lead))
-    steps = (
+    places = [At(first + i) for i in range(7)]
+    matrix = At(2) if vectors else places[3]
+    lengths = 2 * n * n + 40 * n + 1, 2 * n * n + 5 * n + 1, 5 * n + 3
+    work = _Work(places[0], places[2], places[1], lengths)
+    real_size = size // 2 if dtypes.is_complex(a.dtype) else size
+    of_reals = lengths[1] * real_size if dtypes.is_complex(a.dtype) else 0
+    blocks = [lengths[0] * size, 8 * lengths[2], of_reals]
+    uplo = "U" if params["lower"] else "L"
+    name = named(a.dtype, "heevd" if dtypes.is_complex(a.dtype) else "syevd")
+    args = "V" if vectors else "N", uplo, n, matrix, n, At(1), *work.args(a.dtype)
+    steps = [
         RoutineCall("bytes", (matrix, At(0), nbytes_behind(a, lead))),
-        RoutineCall(routine, (*how, n, matrix, n, At(1), *last)),
-        *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
-    )
-    return Script(lead, tuple(blocks), steps)
+        RoutineCall(name, args),
+    ]
+    if vectors:
+        is_small, is_large = number(_is_small, (n,)), number(_is_large, (n,))
+        steps = [step._replace(needed=is_small) for step in steps]
+        apart = stride_of(n, a.dtype)
+        square, line = (n * apart * size * is_large, 2 * n * size * is_large)
+        blocks += [square, square, line, 64]
+        large = _large_steps(a.dtype, n, uplo, work, places[3:])
+        steps += [step._replace(needed=is_large) for step in large]
+    else:
+        blocks.append(nbytes_behind(a, lead))
+    failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
+    return Script(lead, tuple(blocks), (*steps, *failed))
+
+
+def _large_steps(
+    dtype: np.dtype, n: int, uplo: str, work: _Work, places: Sequence[At]
+) -> list[RoutineCall]:
+    """What ?SYEVD does, with matrices of rows that do not fall into few sets of a
+    cache."""
+    matrix, found, lines, scale = places
+    letter, of_reals = partial(named, dtype), partial(named, dtypes.to_real(dtype))
+    apart, size, zero = stride_of(n, dtype), dtype.itemsize, dtype.type(0)
+    is_complex = dtypes.is_complex(dtype)
+    parts, kind = (2, "he") if is_complex else (1, "sy")
+    below, factors, rest = lines, lines.plus(n * size), work.args(dtype)
+    apply = letter("unmtr" if is_complex else "ormtr")
+    numbers, real_size = n * apart * parts, size // parts
+    steps = [
+        RoutineCall(letter("laset"), ("A", apart, n, zero, zero, matrix, apart)),
+        RoutineCall(letter("lacpy"), (uplo, n, n, At(0), n, matrix, apart)),
+        RoutineCall("exponent", (scale, matrix, numbers, real_size)),
+        RoutineCall(of_reals("scal"), (numbers, scale, matrix, 1)),
+        RoutineCall(
+            letter(kind + "trd"),
+            (uplo, n, matrix, apart, At(1), below, factors, *rest[:2], STATUS),
+        ),
+        RoutineCall(letter("stedc"), ("I", n, At(1), below, found, apart, *rest)),
+        RoutineCall(
+            apply,
+            (
+                *("L", uplo, "N", n, n, matrix, apart, factors, found, apart),
+                *(*rest[:2], STATUS),
+            ),
+        ),
+        RoutineCall(of_reals("scal"), (n, scale.plus(real_size), At(1), 1)),
+        copied(dtype, (At(2), n), (found, apart), n, n),
+    ]
+    return [step._replace(sound=True) for step in steps]
 
 
 def _eigh_jvp(
@@ -165,32 +236,32 @@ def _eig_run(a: Any, *, vectors: bool) -> Sequence[Any]:
 def _eig_script(types: Any, outs: Any, params: Any) -> Script:
     (a,), vectors = types, params["vectors"]
     lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
-    first = 1 + len(outs)
+    first, apart = 1 + len(outs), stride_of(a.shape[-1], a.dtype)
     copy, work, found, rows, imaginary = (At(first + i) for i in range(5))
     length = 136 * n + 4224
-    how = "N", "V" if vectors else "N", n, copy, n
+    how = "N", "V" if vectors else "N", n, copy, apart
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
-    begin = RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead)))
-    blocks = nbytes_behind(a, lead), length * size, n * size
+    begin = copied(a.dtype, (copy, apart), (At(0), n), n, n)
+    square = n * apart * size
+    blocks = square, length * size, n * size, square
     routine = partial(RoutineCall, named(a.dtype, "geev"))
+    to = (rows, apart) if vectors else (STATUS, 1)
     if dtypes.is_complex(a.dtype):
-        to = (At(2), n) if vectors else (STATUS, 1)
-        reals = found
-        call = routine((*how, At(1), STATUS, 1, *to, work, length, reals, STATUS))
-        return Script(lead, blocks, (begin, call, *failed))
-    to = (rows, n) if vectors else (STATUS, 1)
-    last = (STATUS, 1, *to, work, length, STATUS)
+        last = At(1), STATUS, 1, *to, work, length, found, STATUS
+        steps = [begin, routine((*how, *last))]
+        if vectors:
+            steps.append(copied(a.dtype, (At(2), n), (rows, apart), n, n))
+        return Script(lead, blocks, (*steps, *failed))
     copy_of = partial(RoutineCall, named(a.dtype, "copy"))
     steps = [
         begin,
-        routine((*how, found, imaginary, *last)),
+        routine((*how, found, imaginary, STATUS, 1, *to, work, length, STATUS)),
         copy_of((n, found, 1, At(1), 2)),
         copy_of((n, imaginary, 1, At(1, size), 2)),
     ]
     if vectors:
-        steps.append(RoutineCall("pairs", (At(2), imaginary, rows, n, size)))
-    more = n * n * size, n * size
-    return Script(lead, (*blocks, *more), (*steps, *failed))
+        steps.append(RoutineCall("pairs", (At(2), imaginary, rows, n, apart, size)))
+    return Script(lead, (*blocks, n * size), (*steps, *failed))
 
 
 def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, vectors: bool) -> Any:

@@ -44,12 +44,13 @@ from treadle.trace.routine import (
     RoutineCall,
     Script,
     Small,
+    copied,
     lead_of,
     least,
     most,
     named,
     nan_if_failed,
-    nbytes_behind,
+    stride_of,
 )
 from treadle.trace.value import typeof
 
@@ -100,7 +101,8 @@ def _qr_script(types: Any, outs: Any, params: Any) -> Script:
     sizes = _Sizes(m, n, least(m, n), columns, vectors)
     longest = most(n, columns)
     length = _BLOCK * longest
-    work = m * longest * itemsize, sizes.k * itemsize, length * itemsize
+    copy = most(stride_of(m, a.dtype) * longest, m * stride_of(n, a.dtype))
+    work = copy * itemsize, sizes.k * itemsize, length * itemsize
     is_tall, is_wide = number(_exceeds, (m + 1, n)), number(_exceeds, (n, m))
     steps = [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
     steps += [s._replace(needed=is_wide) for s in _wide_steps(a.dtype, sizes, length)]
@@ -112,27 +114,23 @@ def _exceeds(x: int, y: int) -> int:
     return int(x > y)
 
 
-def _if_exceeds(nbytes: int, x: int, y: int) -> int:
-    return nbytes * _exceeds(x, y)
-
-
 def _tall_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:
     m, n, k, columns, vectors = sizes
     q, r, copy, tau, work = sizes.blocks
     letter, itemsize, zero = partial(named, dtype), dtype.itemsize, dtype.type(0)
     make = "ungqr" if dtypes.is_complex(dtype) else "orgqr"
     last = tau, work, length, STATUS
-    below = r.plus(n * itemsize)
+    below, apart = r.plus(n * itemsize), stride_of(m, dtype)
     steps = [
-        RoutineCall("turned", (copy, At(0), n, m, n, itemsize)),
-        RoutineCall(letter("geqrf"), (m, n, copy, m, *last)),
-        RoutineCall("turned", (r, copy, columns, n, m, itemsize)),
+        RoutineCall("turned", (copy, At(0), n, m, apart, n, itemsize)),
+        RoutineCall(letter("geqrf"), (m, n, copy, apart, *last)),
+        RoutineCall("turned", (r, copy, columns, n, n, apart, itemsize)),
         RoutineCall(letter("laset"), ("U", n, columns - 1, zero, zero, below, n)),
     ]
     if vectors:
         steps += [
-            RoutineCall(letter(make), (m, columns, k, copy, m, *last)),
-            RoutineCall("turned", (q, copy, m, columns, m, itemsize)),
+            RoutineCall(letter(make), (m, columns, k, copy, apart, *last)),
+            RoutineCall("turned", (q, copy, m, columns, columns, apart, itemsize)),
         ]
     return steps
 
@@ -142,17 +140,17 @@ def _wide_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall
     q, r, copy, tau, work = sizes.blocks
     letter, zero = partial(named, dtype), dtype.type(0)
     make = "unglq" if dtypes.is_complex(dtype) else "orglq"
-    last = tau, work, length, STATUS
+    last, apart = (tau, work, length, STATUS), stride_of(n, dtype)
     steps = [
-        RoutineCall("bytes", (copy, At(0), m * n * dtype.itemsize)),
-        RoutineCall(letter("gelqf"), (n, m, copy, n, *last)),
+        copied(dtype, (copy, apart), (At(0), n), m, n),
+        RoutineCall(letter("gelqf"), (n, m, copy, apart, *last)),
         RoutineCall(letter("laset"), ("A", n, columns, zero, zero, r, n)),
-        RoutineCall(letter("lacpy"), ("L", n, k, copy, n, r, n)),
+        RoutineCall(letter("lacpy"), ("L", n, k, copy, apart, r, n)),
     ]
     if vectors:
         steps += [
-            RoutineCall(letter("lacpy"), ("U", k, m, copy, n, q, columns)),
-            RoutineCall(letter(make), (columns, m, k, q, columns, *last)),
+            RoutineCall(letter(make), (columns, m, k, copy, apart, *last)),
+            copied(dtype, (q, columns), (copy, apart), m, columns),
         ]
     return steps
 
@@ -201,6 +199,60 @@ qr = Op(
 `full`; else it has as many columns as the shorter side of A. Without `vectors`, R
 alone."""
 
+# qr_vectors ---------------------------------------------------------------------------
+
+
+def _vectors_type(a: ArrayType) -> Sequence[ArrayType]:
+    check("qr_vectors", a)
+    *lead, m, n = a.shape
+    return [
+        ArrayType((*lead, n, m), a.dtype),
+        ArrayType((*lead, least(m, n)), a.dtype),
+    ]
+
+
+def _vectors_run(a: Any) -> Sequence[Any]:
+    t = typeof(np.asarray(a))
+
+    def pair(x: Any) -> Sequence[Any]:
+        return np.linalg.qr(x, "raw")
+
+    return matrix_by_matrix(pair, _vectors_type(t), lead_of(t), np.asarray(a))
+
+
+def _vectors_script(types: Any, outs: Any, params: Any) -> Script:
+    (a,) = types
+    m, n = a.shape[-2:]
+    length, itemsize = _BLOCK * n, a.dtype.itemsize
+    steps = (
+        RoutineCall("turned", (At(1), At(0), n, m, m, n, itemsize)),
+        RoutineCall(
+            named(a.dtype, "geqrf"), (m, n, At(1), m, At(2), At(3), length, STATUS)
+        ),
+    )
+    return Script(lead_of(a), (length * itemsize,), steps)
+
+
+def _no_derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    raise NotImplementedError(
+        f"the derivative of qr(mode='raw') of {typeof(primals[0])}"
+        f"{at(current_source())}\nTake mode 'reduced', whose Q and R have one."
+    )
+
+
+qr_vectors = Op(
+    "qr_vectors",
+    _vectors_type,
+    _vectors_run,
+    lowering=Routine(_vectors_script),
+    jvp=_no_derivative,
+    batch=lambda size, args, axes: (qr_vectors(*in_front(args, axes, size)), [0, 0]),
+    multiple=True,
+)
+"""``(h, tau)`` of ``A = Q R`` as LAPACK leaves it: in the *transpose* of h the upper
+triangle is R, and below it, with ones on the diagonal, are the vectors v of the
+reflections ``I - tau v vᴴ`` whose product is Q."""
+
 # svd ----------------------------------------------------------------------------------
 
 
@@ -231,7 +283,7 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     """LAPACK sees the transpose, whose factors are ours in the other order; of a tall
     matrix it gets the transpose of this, so that reflections go down columns."""
     (a,), vectors = types, params["vectors"]
-    lead, size = lead_of(a), a.dtype.itemsize
+    lead, dtype = lead_of(a), a.dtype
     m, n = a.shape[-2:]
     narrow, wide = least(m, n), most(m, n)
     first = 1 + len(outs)
@@ -239,38 +291,52 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     sizes = int(vectors), narrow, wide
     length = number(_svd_work, sizes)
     last: tuple[Argument, ...] = (work, length, integers, STATUS)
-    blocks = [nbytes_behind(a, lead), length * size, 64 * narrow, 0, 0]
-    if dtypes.is_complex(a.dtype):
-        last = (work, length, reals, integers, STATUS)
-        blocks.append(number(_svd_reals, sizes) * size // 2)
+    by_m, by_n = stride_of(m, dtype), stride_of(n, dtype)
     is_tall, is_wide = number(_exceeds, (m, n)), number(_exceeds, (n + 1, m))
-    routine = partial(RoutineCall, named(a.dtype, "gesdd"))
+    routine, of_copy = partial(RoutineCall, named(dtype, "gesdd")), (copy, by_n)
     turned = partial(RoutineCall, "turned", needed=is_tall)
+    moved = partial(copied, dtype, needed=is_wide)
     none: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
+    if dtypes.is_complex(dtype):
+        last = (work, length, reals, integers, STATUS)
     if not vectors:
-        tall = [routine(("N", m, n, copy, m, At(1), *none, *last), needed=is_tall)]
-        wide_call = routine(("N", n, m, copy, n, At(1), *none, *last), needed=is_wide)
+        tall = [routine(("N", m, n, copy, by_m, At(1), *none, *last), needed=is_tall)]
+        wide_call = [
+            routine(("N", n, m, *of_copy, At(1), *none, *last), needed=is_wide)
+        ]
+        more = [0, 0]
     else:
         kind = "A" if params["full"] else "S"
         columns, rows = outs[0].shape[-1], outs[2].shape[-2]
-        copies = m * columns * size, rows * n * size
-        blocks[3:5] = [number(_if_exceeds, (nbytes, m, n)) for nbytes in copies]
-        factors = second, m, third, rows
-        tall = [
-            routine((kind, m, n, copy, m, At(2), *factors, *last), needed=is_tall),
-            turned((At(1), second, m, columns, m, size)),
-            turned((At(3), third, rows, n, rows, size)),
+        of_rows, of_columns = stride_of(rows, dtype), stride_of(columns, dtype)
+        more = [
+            most(columns * by_m, m * of_columns),
+            most(n * of_rows, rows * by_n),
         ]
-        factors = At(3), n, At(1), columns
-        args = kind, n, m, copy, n, At(2), *factors, *last
-        wide_call = routine(args, needed=is_wide)
+        args = kind, m, n, copy, by_m, At(2), second, by_m, third, of_rows, *last
+        tall = [
+            routine(args, needed=is_tall),
+            turned((At(1), second, m, columns, columns, by_m, dtype.itemsize)),
+            turned((At(3), third, rows, n, n, of_rows, dtype.itemsize)),
+        ]
+        args = kind, n, m, *of_copy, At(2), third, by_n, second, of_columns, *last
+        wide_call = [
+            routine(args, needed=is_wide),
+            moved((At(1), columns), (second, of_columns), m, columns),
+            moved((At(3), n), (third, by_n), rows, n),
+        ]
     steps = (
-        turned((copy, At(0), n, m, n, size)),
+        turned((copy, At(0), n, m, by_m, n, dtype.itemsize)),
         *tall,
-        RoutineCall("bytes", (copy, At(0), blocks[0]), needed=is_wide),
-        wide_call,
+        moved(of_copy, (At(0), n), m, n),
+        *wide_call,
         *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
     )
+    numbers = most(n * by_m, m * by_n), length, *more
+    blocks = [count * dtype.itemsize for count in numbers]
+    blocks.insert(integers.block - first, 64 * narrow)
+    if dtypes.is_complex(dtype):
+        blocks.append(number(_svd_reals, sizes) * dtype.itemsize // 2)
     return Script(lead, tuple(blocks), steps)
 
 

@@ -21,11 +21,12 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
+    copied,
     lead_of,
     most,
     named,
     nan_if_failed,
-    nbytes_behind,
+    stride_of,
 )
 from treadle.trace.value import typeof
 
@@ -67,18 +68,24 @@ def _not_unique(name: str, primals: Sequence[Any]) -> Any:
 def _schur_script(types: Any, outs: Any, params: Any) -> Script:
     (a,) = types
     lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
-    count, values, more, work = (At(i) for i in range(3, 7))
-    length = 136 * n + 4224
-    begin = RoutineCall("bytes", (At(1), At(0), nbytes_behind(a, lead)))
+    count, values, more, work, *squares = (At(i) for i in range(3, 9))
+    length, apart = 136 * n + 4224, stride_of(n, a.dtype)
+    form, vectors = [(square, apart) for square in squares]
     # Nothing is chosen or sorted: those arguments are not read.
-    head = "V", "N", STATUS, n, At(1), n, count
-    last: tuple[Any, ...] = (values, more, At(2), n, work, length, STATUS, STATUS)
+    head = "V", "N", STATUS, n, *form, count
+    last: tuple[Any, ...] = (values, more, *vectors, work, length, STATUS, STATUS)
     if dtypes.is_complex(a.dtype):
-        last = (values, At(2), n, work, length, more, STATUS, STATUS)
-    call = RoutineCall(named(a.dtype, "gees"), (*head, *last))
-    failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
-    blocks = 8, n * size, n * size, length * size
-    return Script(lead, blocks, (begin, call, *failed))
+        last = (values, *vectors, work, length, more, STATUS, STATUS)
+    steps = (
+        copied(a.dtype, form, (At(0), n), n, n),
+        RoutineCall(named(a.dtype, "gees"), (*head, *last)),
+        copied(a.dtype, (At(1), n), form, n, n),
+        copied(a.dtype, (At(2), n), vectors, n, n),
+        *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
+    )
+    square = n * apart * size
+    blocks = 8, n * size, n * size, length * size, square, square
+    return Script(lead, blocks, steps)
 
 
 schur = Op(
@@ -100,18 +107,20 @@ real matrices have."""
 def _hessenberg_script(types: Any, outs: Any, params: Any) -> Script:
     (a,) = types
     lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
-    tau, work, name = At(3), At(4), partial(named, a.dtype)
-    length = _BLOCK * n + 65 * 64
+    tau, work, copy, name = At(3), At(4), At(5), partial(named, a.dtype)
+    length, apart = _BLOCK * n + 65 * 64, stride_of(n, a.dtype)
     make = "unghr" if dtypes.is_complex(a.dtype) else "orghr"
-    last = n, tau, work, length, STATUS
-    nbytes = nbytes_behind(a, lead)
+    last = tau, work, length, STATUS
+    matrix = copy, apart
     steps = (
-        RoutineCall("bytes", (At(1), At(0), nbytes)),
-        RoutineCall(name("gehrd"), (n, 1, n, At(1), *last)),
-        RoutineCall("bytes", (At(2), At(1), nbytes)),
-        RoutineCall(name(make), (n, 1, n, At(2), *last)),
+        copied(a.dtype, matrix, (At(0), n), n, n),
+        RoutineCall(name("gehrd"), (n, 1, n, *matrix, *last)),
+        copied(a.dtype, (At(1), n), matrix, n, n),
+        RoutineCall(name(make), (n, 1, n, *matrix, *last)),
+        copied(a.dtype, (At(2), n), matrix, n, n),
     )
-    return Script(lead, (most(n, 1) * size, length * size), steps)
+    blocks = most(n, 1) * size, length * size, n * apart * size
+    return Script(lead, blocks, steps)
 
 
 hessenberg = Op(

@@ -39,6 +39,7 @@ from treadle.trace.routine import (
     named,
     nan_if_failed,
     nbytes_behind,
+    stride_of,
 )
 from treadle.trace.value import typeof
 
@@ -62,16 +63,16 @@ def _cholesky_script(types: Any, outs: Any, params: Any) -> Script:
     which the copy of the transpose is less than."""
     (a,) = types
     n, lead, zero = a.shape[-1], lead_of(a), a.dtype.type(0)
-    itemsize, copy = a.dtype.itemsize, At(2)
+    itemsize, copy, apart = a.dtype.itemsize, At(2), stride_of(n, a.dtype)
     above = At(1).plus(itemsize)
     steps = (
-        RoutineCall("turned", (copy, At(0), n, n, n, itemsize)),
-        RoutineCall(named(a.dtype, "potrf"), ("L", n, copy, n, STATUS)),
-        RoutineCall("turned", (At(1), copy, n, n, n, itemsize)),
+        RoutineCall("turned", (copy, At(0), n, n, apart, n, itemsize)),
+        RoutineCall(named(a.dtype, "potrf"), ("L", n, copy, apart, STATUS)),
+        RoutineCall("turned", (At(1), copy, n, n, n, apart, itemsize)),
         nan_if_failed(1, a, lead),
         RoutineCall(named(a.dtype, "laset"), ("L", n - 1, n - 1, zero, zero, above, n)),
     )
-    work = (nbytes_behind(a, lead),)
+    work = (n * apart * itemsize,)
     return Script(lead, work, steps, Small("cholesky", a.dtype, (n,)))
 
 

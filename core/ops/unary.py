@@ -42,6 +42,10 @@ def _logistic(x: Any) -> Any:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 
 
+def _softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
 def _abs_partial(g: Any, out: Any, x: Any) -> Any:
     if dtypes.is_complex(typeof(x).dtype):
         return real(mul(g, conj(sign(x))))
@@ -170,6 +174,13 @@ logistic = elementwise(
     [lambda g, out, x: mul(g, mul(out, sub(1.0, out)))],
     accepts=floating,
 )
+softplus = elementwise(
+    "softplus",
+    _softplus,
+    [lambda g, out, x: mul(g, logistic(x))],
+    accepts=floating,
+)
+"""log(1 + exp(x))."""
 erf = elementwise(
     "erf",
     erf_run,

@@ -9,13 +9,13 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import hint, is_dim, one, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
-from treadle.ops.arithmetic import mul, multiply_add
+from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
-from treadle.ops.dot import Axes, dot_general, free_axes
+from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
@@ -128,10 +128,14 @@ class _Lower(Rewriter):
             return self._sum_of_products(eq, x, y)
         return None
 
-    def _as_rows(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+    def _as_rows(self, eq: Equation, x: Atom, y: Atom, halves: bool = False) -> Atom:
         """The product with its operands exchanged."""
         how = {name: eq.params[name][::-1] for name in ("contract", "batch")}
-        (result,) = self.emit(dot_general, [y, x], eq.params | how, eq.source)
+        operands, params = [y, x], eq.params | how
+        if halves:
+            result = product(self, dot_general, operands, params, eq.source)
+        else:
+            (result,) = self.emit(dot_general, operands, params, eq.source)
         rows, columns = map(len, _free(eq))
         order = (*range(columns, columns + rows), *range(columns))
         return self.emit(transpose, [result], {"permutation": order}, eq.source)[0]
@@ -161,6 +165,8 @@ class _Lower(Rewriter):
             return convolution(self, eq, x, y, images)
         multiplies = is_product and dtype in self.multiplied.matrices
         if multiplies and not (alone or self._is_thin(eq)):
+            if _leaves_few_columns(eq, self.makers):
+                return self._as_rows(eq, x, y, halves=True)
             return product(self, eq.op, (x, y), eq.params, eq.source)
         wide = [self._wide(a, eq.source) for a in eq.inputs]
         lowered = self._sum_of_products if alone else self._contraction
@@ -200,6 +206,8 @@ class _Lower(Rewriter):
         loops are batch, x's free axes, and y's, with the sum inside of y's or outside
         (`columns`)."""
         (x_atom, bx, fx, cx), (y_atom, by, fy, cy) = x, y
+        if not columns and (fx or fy) and _has_few_terms(x_atom, cx):
+            return self._terms(eq, x, y)
         names = [("b", i) for i in range(len(bx))] + [("x", a) for a in fx]
         inner, sums = [("y", a) for a in fy], [("c", i) for i in range(len(cx))]
         names += sums + inner if columns else inner + sums
@@ -229,6 +237,45 @@ class _Lower(Rewriter):
             (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
         return result
 
+    def _terms(
+        self,
+        eq: Equation,
+        x: tuple[Atom, Axes, Axes, Axes],
+        y: tuple[Atom, Axes, Axes, Axes],
+    ) -> Atom:
+        """The same of few terms, one by one, which are added as those of a row are: so
+        that vectors run along what there is more of."""
+        (axis,), terms = x[3], []
+        for k in range(x[0].type.shape[axis]):
+            a, b = (self._at(eq, side, k) for side in (x, y))
+            terms.append(self._product(eq, a, b, False))
+        zero = Lit(
+            np.zeros((), terms[0].type.dtype), ArrayType((), terms[0].type.dtype)
+        )
+        while len(terms) > 1:
+            middle = 1 << (len(terms) - 1).bit_length() - 1
+            ends = [*terms[middle:], *[zero] * (2 * middle - len(terms))]
+            terms = [
+                self.emit(add, [a, b], {}, eq.source)[0]
+                for a, b in zip(terms[:middle], ends, strict=True)
+            ]
+        return terms[0]
+
+    def _at(
+        self, eq: Equation, side: tuple[Atom, Axes, Axes, Axes], k: int
+    ) -> tuple[Atom, Axes, Axes, Axes]:
+        """An operand's k-th elements along its contracted axis."""
+        a, batch, free, (axis,) = side
+        shape = a.type.shape
+        starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
+        starts[axis], limits[axis] = k, k + 1
+        cut = {"starts": (*starts,), "limits": (*limits,), "steps": (*steps,)}
+        (a,) = self.emit(slice_, [a], cut, eq.source)
+        left = {"shape": (*shape[:axis], *shape[axis + 1 :])}
+        (a,) = self.emit(reshape, [a], left, eq.source)
+        batch, free = (tuple([i - (i > axis) for i in axes]) for axes in (batch, free))
+        return a, batch, free, ()
+
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
         """What a sum of products adds: of floats, without rounding the product."""
         dtype = spread[0].type.dtype
@@ -245,6 +292,12 @@ class _Lower(Rewriter):
             (a,) = self.emit(transpose, [a], {"permutation": order}, eq.source)
         params = {"shape": shape, "dims": tuple(sorted(dims))}
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
+
+
+def _has_few_terms(a: Atom, contract: Axes) -> bool:
+    """Whether sums are of a few terms each, of open sizes as well."""
+    sizes = [a.type.shape[axis] for axis in contract]
+    return len(sizes) == 1 and not is_dim(sizes[0]) and 1 < sizes[0] <= _TERMS
 
 
 def _is_long(dtype: np.dtype) -> bool:
@@ -268,23 +321,28 @@ def _free(eq: Equation) -> list[Axes]:
 _EXACT = 1 << 24
 """Up to which float32 has all integers."""
 
-_FEW = 8
-"""Fewer columns leave most of a vector empty, but not as rows."""
+_TERMS = 4
+"""Up to so many are said one by one; of five, rows take as long."""
 
 
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
-    """Whether the second operand has a few columns, and the first, which is summed over
-    its slower axes, more: as in the gradient of a matrix of weights that makes a few
-    numbers. Elements have the same bits either way; of open sizes nothing is known."""
+    """Whether the second operand has a few columns, or leaves much of the last vectors
+    empty, and the first, which is summed over its slower axes, less of its own: as in
+    the gradient of a matrix of weights that makes a few numbers. Elements have the same
+    bits either way, so that open sizes count as in the trace."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
-    sizes = [x[i] for i in free_x], [y[i] for i in free_y]
-    if any(eq.params["batch"]) or any(map(is_dim, [*sizes[0], *sizes[1]])):
+    if any(eq.params["batch"]):
         return False
+    rows, columns = (
+        math.prod([hint(shape[i]) for i in free])
+        for shape, free in ((x, free_x), (y, free_y))
+    )
     fastest = [_fastest(a, makers) for a in eq.inputs]
     if fastest[0] not in free_x or fastest[1] not in free_y:
         return False
-    return 1 < math.prod(sizes[1]) < _FEW <= math.prod(sizes[0])
+    terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    return columns > 1 and fills_as_rows(rows, columns, terms)
 
 
 def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:

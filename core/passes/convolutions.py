@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_one
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
-from treadle.ops.dot import dot_general
+from treadle.ops.dot import dot_general, fills_as_rows
 from treadle.ops.interleave import interleave
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
@@ -431,12 +431,42 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
     how = {"contract": ((0,), (0,)), "batch": ((), ())}
-    result = f.product(dot_general, rows, **how)
+    (terms, channels), (_, features) = (a.type.shape for a in rows)
+    if fills_as_rows(channels, features, terms):
+        result = _turned(f, f.product(dot_general, rows[::-1], **how))
+    else:
+        result = f.product(dot_general, rows, **how)
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
+
+
+def _of_one_pixel(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """The gradient by a filter of images of one pixel, which each tap meets in a result
+    of its own (as in the first layer of generators), is a product for each tap."""
+    images, *space, channels = x.type.shape
+    if not f.is_filter_gradient:
+        return None
+    rank, kernel = len(space), params["kernel"]
+    plain: dict[str, Any] = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank}
+    plain["feature_groups"] = 1
+    plain["padding"] = tuple((k - 1, k - 1) for k in kernel)
+    if any(map(is_dim, kernel)) or differ(params, plain):
+        return None
+    if any(type(n) is int and n != 1 for n in space) or not is_one(*space):
+        return None
+    taps, features = math.prod(kernel), y.type.shape[-1]
+    x = f.reshaped(x, (images, channels))
+    shape = taps, images, channels
+    x = f.emit(broadcast_in_dim, [x], shape=shape, dims=(1, 2))
+    y = f.emit(reverse, [y], axes=tuple(range(1, rank + 1)))
+    y = f.reshaped(y, (images, taps, features))
+    how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
+    result = f.product(dot_general, [x, y], **how)
+    return f.reshaped(result, (*kernel, channels, features))
 
 
 _FORMS = (
     _of_points,
+    _of_one_pixel,
     _of_lines,
     _of_single_taps,
     _exchanged,

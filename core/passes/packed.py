@@ -3,6 +3,7 @@
 A pair of parts would be moved by two kernels, each over every other number. Instead,
 what is in memory as complex numbers, and is wanted so again, moves as words of 64 bits,
 or as lines of two numbers of 64 bits: where whole runs of these move, they are as fast.
+So do conjugates of words.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.ops.complex import parts, words
+from treadle.ir.graph import Atom, Equation, Lit
+from treadle.ops.compare import bitwise_xor
+from treadle.ops.complex import conj, parts, words
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.ops.gather import gather
 from treadle.ops.identity import copy
@@ -63,15 +65,23 @@ class Packed:
         params = _params(eq)
         if params is None or not out.type.size:
             return
+        if eq.op is conj:
+            self._conjugate(eq, operands[0], joined)
+            return
         inputs = []
         for a in operands:
             packed = self.of(a, joined) if a.type.dtype.kind == "c" else a
             if packed is None:
                 return
             inputs.append(packed)
-        if any([isinstance(a, Var) for a in inputs]):
-            last = _ENDS.get(eq.op, ()) if params is not eq.params else ()
-            self.found[out] = self.emit(eq.op, [*inputs, *last], params)
+        last = _ENDS.get(eq.op, ()) if params is not eq.params else ()
+        self.found[out] = self.emit(eq.op, [*inputs, *last], params)
+
+    def _conjugate(self, eq: Equation, a: Atom, joined: dict[Atom, Atom]) -> None:
+        """One bit of a word: the sign of its second half."""
+        packed = self.of(a, joined)
+        if packed is not None:
+            self.found[eq.outputs[0]] = self.emit(bitwise_xor, [packed, _SIGN], {})
 
 
 def _view(a: Atom) -> Op:
@@ -140,7 +150,10 @@ _ENDS: dict[Op, Sequence[Atom]] = {
 }
 """Where lines of two numbers begin, for what is told so of each axis."""
 
+_SIGN = Lit(np.uint64(1 << 63), ArrayType((), dtypes.uint64))
+
 _LINES: dict[Op, Callable[[Sequence[Atom], Params], Params | None]] = {
+    conj: lambda x, params: None,
     broadcast_in_dim: _broadcast,
     reshape: lambda x, params: {"shape": (*params["shape"], 2)},
     transpose: _transposed,

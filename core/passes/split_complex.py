@@ -164,6 +164,7 @@ class _Split(Rewriter):
             self._product(eq)
         elif eq.op in _RULES:
             self._write(eq, _RULES[eq.op])
+            self._move(eq)
         elif eq.op in COMPONENTWISE:
             self._write(eq, _by_components(eq.op))
             self._move(eq)

@@ -3,8 +3,9 @@
 A row of `x.T` is a column of `x`: a kernel that goes along it reads one number of each
 line of the cache. What is elementwise, and reduced along such rows, is computed in the
 order of `x` instead, with sums down columns, and what else reads it sees a transposed
-view. So the loss of `x.T` (both directions of a contrastive loss), or a norm over the
-channels of an image whose channels come first, read memory in its order.
+view. Sums down columns of `x.T` are along rows of `x` likewise. So the loss of `x.T`
+(both directions of a contrastive loss), or a norm over the channels of an image whose
+channels come first, read memory in its order.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class _Plan:
             self._follow(eq)
         elif isinstance(how, Reduction):
             x = eq.inputs[0]
-            root = self._root(x)
-            if root is not None and x.type.ndim - 1 in reduced_axes(eq):
+            root, last = self._root(x), x.type.ndim - 1
+            ends = {last, self.orders[x].index(last)} if root is not None else set()
+            if root is not None and not ends.isdisjoint(reduced_axes(eq)):
                 self.along_rows.add(root)
 
     def _moves_rows(self, eq: Equation) -> bool:
@@ -195,5 +197,6 @@ def _inverse(order: Iterable[int]) -> Order:
 
 def turn_rows(graph: Graph) -> Graph:
     """The graph with reductions along rows of transposed values made sums down columns
-    of what is transposed, nested graphs included."""
+    of what is transposed, and those down columns sums along rows, nested graphs
+    included."""
     return _Turn.apply(graph) if mentions(graph, (transpose,)) else graph

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim, never_positive
 from treadle.ir.graph import Atom, Lit
 from treadle.ops.conv import Window
 from treadle.ops.dot import dot_general
@@ -42,8 +43,10 @@ class Emits(Protocol):
 
 
 def differ(params: dict[str, Any], some: dict[str, Any]) -> bool:
-    """Whether one of some params is another."""
-    return any(params[k] != v for k, v in some.items())
+    """Whether one of some params is another. Padding is asked for last: it may depend
+    on open sizes."""
+    names = sorted(some, key=lambda name: name == "padding")
+    return any(params[k] != some[k] for k in names)
 
 
 def replaced(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
@@ -81,7 +84,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     plain = {"strides": tuple(kernel), "lhs_dilation": ones, "rhs_dilation": ones}
     if math.prod(kernel) == 1 or differ(params, plain):
         return None
-    if any(low != 0 or high > 0 for low, high in params["padding"]):
+    if any(never_positive(low) and low != 0 for low, _ in params["padding"]):
         return None
     each, features = channels // groups, y.type.shape[-1]
     if groups != 1 and each == 1 and features == groups:
@@ -94,6 +97,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
         return None
     window = Window(**{k: v for k, v in params.items() if k != "kernel"})
     out = window.out_spatial(x.type.shape[1:-1], kernel)
+    x = _padded(f, x, params["padding"])
     rows = _windows(f, x, kernel, out, groups)
     pixels, row = x.type.shape[0] * math.prod(out), math.prod(kernel) * each
     how: dict[str, Any]
@@ -117,6 +121,14 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
         result = f.product(dot_general, [rows, y], **how)
         result = f.emit(transpose, [result], permutation=(1, 0, 2))
     return f.reshaped(result, (x.type.shape[0], *out, features))
+
+
+def _padded(f: Emits, x: Atom, ends: Sequence[tuple[int, int]]) -> Atom:
+    """With zeros around it, unless none are needed for any size."""
+    if not any(is_dim(low) or low or not never_positive(high) for low, high in ends):
+        return x
+    padding = [(low, high, 0) for low, high in ends]
+    return f.emit(pad, [x, zero(x)], padding=((0, 0, 0), *padding, (0, 0, 0)))
 
 
 def _windows(
@@ -148,23 +160,28 @@ def of_tiles(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     }
     if f.is_filter_gradient or differ(params, tiles) or math.prod(kernel) == 1:
         return None
-    # What the windows left behind, on the way here, are zeros at the end.
-    ends = [(k - 1, k - 1) for k in kernel]
-    more = [
-        high - k + 1 for (_, high), k in zip(params["padding"], kernel, strict=True)
+    ends = [
+        (low - k + 1, high - k + 1)
+        for (low, high), k in zip(params["padding"], kernel, strict=True)
     ]
-    lows = [low for low, _ in params["padding"]]
-    if lows != [low for low, _ in ends] or any(n < 0 for n in more):
+    # What was padding, on the way here, is cut off; or what the windows left behind are
+    # zeros at the end.
+    cut = all(never_positive(n) for pair in ends for n in pair)
+    if not cut and any(low != 0 or high < 0 for low, high in ends):
         return None
     y = f.emit(reverse, [y], axes=tuple(range(rank)))
     if rank == 2 and kernel[1] * y.type.shape[-1] >= _COLUMNS:
         result = _lines_of_tiles(f, x, y)
     else:
         result = _blocks_of_tiles(f, x, y)
-    if any(more):
-        behind = ((0, 0, 0), *[(0, n, 0) for n in more], (0, 0, 0))
-        result = f.emit(pad, [result, zero(result)], padding=behind)
-    return result
+    if not cut:
+        return _padded(f, result, ends)
+    lengths = result.type.shape[1:-1]
+    starts = [-low for low, _ in ends]
+    limits = [n + high for n, (_, high) in zip(lengths, ends, strict=True)]
+    images, *_, features = result.type.shape
+    where = {"starts": (0, *starts, 0), "limits": (images, *limits, features)}
+    return f.emit(slice_, [result], **where, steps=(1,) * (rank + 2))
 
 
 def _blocks_of_tiles(f: Emits, x: Atom, y: Atom) -> Atom:

@@ -20,7 +20,7 @@ FUNCTION = "function"
 """The name of the one step that is the call of a function from outside."""
 
 MOST_ARGUMENTS = 20
-MOST_BLOCKS = 12
+MOST_BLOCKS = 16
 
 
 class At(NamedTuple):
@@ -53,21 +53,26 @@ class RoutineCall(NamedTuple):
       (int32), and to the order (int32) that the exchanges amount to;
     - "rows" (to, from, order, n, nbytes, scatters): copies rows of some bytes; row i is
       at ``order[i]``, in what is read, or in what is written if it scatters;
-    - "turned" (to, from, rows, columns, stride, itemsize): copies the transpose of a
-      matrix, whose rows begin so many numbers apart; the result has so many rows and
-      columns, one row behind the other;
-    - "pairs" (to, values, vectors, n, itemsize): n complex vectors from LAPACK's real
-      ones; where the imaginary part of an eigenvalue (`values`) is positive, a vector
-      and the next one are the parts of a conjugate pair.
+    - "turned" (to, from, rows, columns, apart, stride, itemsize): copies the transpose
+      of a matrix, whose rows begin `stride` numbers apart; the result has so many rows
+      and columns, and its rows begin `apart` numbers apart;
+    - "pairs" (to, values, vectors, n, stride, itemsize): n complex vectors from the
+      real ones of LAPACK, `stride` numbers apart; where the imaginary part of a value
+      is positive, a vector and the next one are the parts of a conjugate pair;
+    - "exponent" (to, numbers, n, itemsize): the power of two that brings the largest of
+      n real numbers (as many as vectors have lanes, or more) to between 1 and 2, and
+      its inverse; a failure if some are not finite.
 
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
     needed: 0 if it never happens, for matrices of these sizes.
+    sound: whether it happens only if nothing has failed for this matrix.
     """
 
     name: str
     args: tuple[Argument, ...]
     failed: bool = False
     needed: int = 1
+    sound: bool = False
 
 
 class Small(NamedTuple):
@@ -238,6 +243,33 @@ def least(a: int, b: int) -> int:
 def most(a: int, b: int) -> int:
     """The larger of two sizes, which may be open."""
     return number(max, (a, b))
+
+
+_SET_BYTES = 512
+"""Rows as many bytes apart as some of these fall into few sets of a cache."""
+
+
+def stride_of(n: int, dtype: np.dtype) -> int:
+    """How many numbers apart rows of n are to begin in work memory: LAPACK, which goes
+    across them, takes up to twice as long where they fall into few sets of a cache."""
+    return number(_stride, (n, dtype.itemsize))
+
+
+def _stride(n: int, itemsize: int) -> int:
+    return n if n * itemsize % _SET_BYTES else n + 64 // itemsize
+
+
+def copied(
+    dtype: np.dtype,
+    to: tuple[At, int],
+    source: tuple[At, int],
+    rows: int,
+    columns: int,
+    needed: int = 1,
+) -> RoutineCall:
+    """Copies a matrix. to, source: where, and how many numbers apart rows begin."""
+    args = ("A", columns, rows, *source, *to)
+    return RoutineCall(named(dtype, "lacpy"), args, needed=needed)
 
 
 def named(dtype: np.dtype, name: str) -> str:

@@ -18,7 +18,6 @@ import linecache
 import threading
 import warnings
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -57,18 +56,6 @@ class _Source(NamedTuple):
             if isinstance(node, ast.stmt):
                 found.append(node)
         return found[::-1]
-
-    def handlers(self, frame: FrameType) -> list[tuple[ast.expr | None, int]]:
-        """What errors from where a frame is meet, the innermost first: which classes
-        are caught there, and in which line."""
-        line, column = _position(frame)
-        return [
-            caught
-            for s in self.path(line, column)
-            if isinstance(s, ast.Try | ast.With)
-            and any(covers(b, line, column) for b in s.body)
-            for caught in _caught_by(s, frame)
-        ]
 
     def place(self, statement: ast.stmt) -> Place:
         return self.file, statement.lineno, statement.col_offset
@@ -178,64 +165,22 @@ def is_counted(frame: FrameType | None) -> bool:
     )
 
 
-def caught_at(
-    frame: FrameType | None, within: int, kind: type[Exception] = Exception
-) -> str:
-    """The line of an `except`, or a `suppress`, that may catch an error that is raised
-    in a frame, of the functions that are running, down to that depth; "" if there is
-    none."""
-    while frame is not None and depth(frame) > within:
-        source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
-        if source is not None:
-            for caught, line in source.handlers(frame):
-                if _may_catch(caught, kind, frame):
-                    return f"{source.file}:{line}"
-        frame = frame.f_back
-    return ""
-
-
-def _caught_by(
-    statement: ast.Try | ast.With, frame: FrameType
-) -> list[tuple[ast.expr | None, int]]:
-    """Which classes a `try` or a `with suppress(...)` catches, each in which line."""
-    if isinstance(statement, ast.Try):
-        return [(handler.type, handler.lineno) for handler in statement.handlers]
-    calls = [i.context_expr for i in statement.items]
+def around(frame: FrameType) -> list[ast.Try | ast.With]:
+    """The statements with a body in which a frame is, that may catch what is raised
+    there, the innermost first."""
+    line, column = _position(frame)
+    code = _roots.get(id(frame.f_code), frame.f_code)
+    source = _source_of(frame.f_code)
+    if source is None:
+        # Of what can't get other code, generators or tests, the definition will do.
+        nodes = (n for n in ast.walk(_module(code.co_filename)) if _defines(n, code))
+        source = next((_Source(code.co_filename, node) for node in nodes), None)
     return [
-        (one, call.lineno)
-        for call in calls
-        if isinstance(call, ast.Call) and _suppresses(call.func, frame)
-        for one in call.args
+        s
+        for s in (source.path(line, column) if source else ())
+        if isinstance(s, ast.Try | ast.With)
+        and any(covers(b, line, column) for b in s.body)
     ]
-
-
-def _suppresses(function: ast.expr, frame: FrameType) -> bool:
-    """Whether what is called is `contextlib.suppress`, under whatever name."""
-    if isinstance(function, ast.Attribute):
-        return function.attr == suppress.__name__
-    if not isinstance(function, ast.Name):
-        return False
-    found = _meaning(function, frame)
-    return found is suppress or (found is None and function.id == suppress.__name__)
-
-
-def _meaning(name: ast.Name, frame: FrameType) -> Any:
-    """What a name stands for in a frame; None if that is not known."""
-    for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
-        if name.id in names:
-            return names[name.id]
-    return None
-
-
-def _may_catch(
-    caught: ast.expr | None, kind: type[Exception], frame: FrameType
-) -> bool:
-    """Whether what is written behind `except` is a class of an error, or not known."""
-    if isinstance(caught, ast.Tuple):
-        return any(_may_catch(part, kind, frame) for part in caught.elts)
-    found = _meaning(caught, frame) if isinstance(caught, ast.Name) else None
-    # An error of a class above `kind` may be of the one that is caught.
-    return not isinstance(found, type) or issubclass(kind, found) or kind is Exception
 
 
 def _position(frame: FrameType) -> tuple[int, int]:

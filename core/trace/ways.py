@@ -13,17 +13,16 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
-
 from treadle.errors import InternalError, TracerError, at, is_ours, user_source
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
+from treadle.ir.graph import Atom, Equation, Lit, Var, params_key
 from treadle.ir.walk import effectful
 from treadle.trace.interpreter import current_source, state
 from treadle.trace.op import Op
 from treadle.trace.outside import Outside
+from treadle.trace.repeated import same_array, same_atom, same_params
 from treadle.trace.source import (
     Place,
     depth,
@@ -32,7 +31,7 @@ from treadle.trace.source import (
     statement_at,
 )
 from treadle.trace.stage import StageInterpreter, StageTracer
-from treadle.trace.value import Tracer, typeof
+from treadle.trace.value import Tracer
 
 MOST_WAYS = 64
 """Through one function. Each is traced, and compiled with what comes after it."""
@@ -147,6 +146,10 @@ class TooManyWays(TracerError):
     """There are more ways through a function than are traced."""
 
 
+class Unrepeated(TracerError):
+    """A function does something else when it is traced again."""
+
+
 class Explorer(StageInterpreter):
     """Writes what a function does, whichever way it goes."""
 
@@ -207,8 +210,8 @@ class Explorer(StageInterpreter):
             eq is None
             or eq.op is not op
             or len(eq.inputs) != len(inputs)
-            or not all(map(_same_atom, eq.inputs, inputs))
-            or not _same_params(eq.params, params)
+            or not all(map(self._same_input, eq.inputs, inputs))
+            or not same_params(eq.params, params)
         ):
             first = f"`{eq.op.name}`{at(eq.source)}" if eq else "a branch"
             self._differs(first, f"`{op.name}`{at(current_source())}")
@@ -221,11 +224,18 @@ class Explorer(StageInterpreter):
             # An array that each run makes anew is one array.
             for known in self.captured:
                 atom = self._known[id(known)]
-                if isinstance(atom, Var) and _same_array(known, x):
+                if isinstance(atom, Var) and same_array(known, x):
                     self._alive.append(x)
                     self._known[id(x)] = atom
                     return atom
         return super()._capture(x)
+
+    def _same_input(self, a: Atom, b: Atom) -> bool:
+        if same_atom(a, b):
+            return True
+        # Of several equal arrays that the first run made, `_capture` gives one.
+        arrays = dict(zip(self.capture_vars, self.captures(), strict=True))
+        return a in arrays and b in arrays and same_array(arrays[a], arrays[b])
 
     def decide(self, x: Any) -> bool | None:
         atom = self.lift(x)
@@ -323,7 +333,9 @@ class Explorer(StageInterpreter):
         return True
 
     def _differs(self, first: str, then: str) -> NoReturn:
-        raise TracerError(_DIFFERS.format(name=self.name, first=first, then=then))
+        if self._outside is not None:
+            self._look_outside()  # what a way changed may be asked by the next
+        raise Unrepeated(_DIFFERS.format(name=self.name, first=first, then=then))
 
     def _too_many(self, what: str, limit: int) -> NoReturn:
         lines: dict[str, int] = {}
@@ -331,69 +343,6 @@ class Explorer(StageInterpreter):
             lines[d.source] = lines.get(d.source, 0) + 1
         rows = "".join([f"{at(s)} ({n} times)" for s, n in list(lines.items())[:4]])
         raise TooManyWays(_TOO_MANY.format(limit=limit, what=what, rows=rows))
-
-
-def _same_atom(a: Atom, b: Atom) -> bool:
-    if a is b:
-        return True
-    return isinstance(a, Lit) and isinstance(b, Lit) and a.key() == b.key()
-
-
-def _same_array(a: Any, b: Any) -> bool:
-    if isinstance(a, Tracer) or typeof(a) != typeof(b):
-        return False
-    if getattr(a, "device", None) != getattr(b, "device", None):
-        return False
-    x, y = np.asarray(a), np.asarray(b)
-    return x.tobytes() == y.tobytes()
-
-
-def _same_params(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a is b or (a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a))
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two runs of a function mean the same by a parameter. They make functions
-    anew (rules of custom derivatives, callbacks): of these the code counts."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    code = getattr(a, "__code__", None)
-    if code is not None:
-        return isinstance(code, CodeType) and code is b.__code__
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, Graph):
-        return _same_graph(a, b)
-    if isinstance(a, BaseException):
-        return _same(a.args, b.args) and _same_params(vars(a), vars(b))
-    if isinstance(a, np.ndarray | np.generic):
-        return _same_array(a, b)
-    if isinstance(a, float) and a != a:
-        return b != b
-    if not hasattr(a, "__dict__"):
-        return bool(a == b)
-    return a == b or _same_params(vars(a), vars(b))
-
-
-def _same_graph(a: Graph, b: Graph) -> bool:
-    if a.in_types != b.in_types or len(a.equations) != len(b.equations):
-        return False
-    names: dict[Atom, Atom] = dict(zip(b.inputs, a.inputs, strict=True))
-
-    def same(xs: Sequence[Atom], ys: Sequence[Atom]) -> bool:
-        return len(xs) == len(ys) and all(
-            _same_atom(x, names.get(y, y)) for x, y in zip(xs, ys, strict=True)
-        )
-
-    for x, y in zip(a.equations, b.equations, strict=True):
-        if x.op is not y.op or not same(x.inputs, y.inputs):
-            return False
-        if len(x.outputs) != len(y.outputs) or not _same_params(x.params, y.params):
-            return False
-        names.update(zip(y.outputs, x.outputs, strict=True))
-    return same(a.outputs, b.outputs)
 
 
 _RAISE = dis.opmap["RAISE_VARARGS"]

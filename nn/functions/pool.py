@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ def max_pool(
     Array([2., 3.], dtype=float32)
     """
     windows = _windows("max_pool", x, window, stride, padding, ceil_mode)
-    return _pooled(windows, td.lax.max, lambda tiles, axes: tiles.max(axes))
+    return _extreme(windows, td.lax.max, lambda tiles, axes: tiles.max(axes))
 
 
 def min_pool(
@@ -70,7 +71,7 @@ def min_pool(
            [ 8., 10.]], dtype=float32)
     """
     windows = _windows("min_pool", x, window, stride, padding, ceil_mode)
-    return _pooled(windows, td.lax.min, lambda tiles, axes: tiles.min(axes))
+    return _extreme(windows, td.lax.min, lambda tiles, axes: tiles.min(axes))
 
 
 def avg_pool(
@@ -206,12 +207,12 @@ class _Windows(NamedTuple):
 
     @property
     def tiles(self) -> bool:
-        """Whether they lie side by side, without a rest. Of padding that depends on a
-        size that is not fixed it is not asked."""
+        """Whether they lie side by side, perhaps with a rest that no window has. Of
+        padding that depends on a size that is not fixed it is not asked."""
         return (
             self.strides == self.sizes
             and not any([is_dim(n) or n for ends in self.pads for n in ends])
-            and not any([n % w for n, w in zip(self.space, self.sizes, strict=True)])
+            and not any(self.beyond)
         )
 
 
@@ -245,13 +246,26 @@ def _beyond(n: int, high: int, window: int, stride: int) -> int:
     return (count - 1) * stride + window - n - high
 
 
+_FEW = 4
+
+
+def _extreme(windows: _Windows, op: Any, of_tiles: Any) -> td.Array:
+    """Windows of few elements are a reduction of windows even where they are tiles: it
+    reads rows as they lie. The derivative of others is that of a reduction."""
+    few = math.prod(windows.sizes) <= _FEW
+    return _pooled(windows, op, None if few else of_tiles)
+
+
 def _pooled(windows: _Windows, op: Any, of_tiles: Any) -> td.Array:
     """By a function of two elements, or a reduction of axes if they are tiles."""
     x, sizes, strides, pads, beyond = windows
     rank, space = len(sizes), windows.space
     lead, channels = x.shape[: -1 - rank], x.shape[-1]
     if of_tiles is not None and windows.tiles:
-        split = [m for n, w in zip(space, sizes, strict=True) for m in (n // w, w)]
+        counts = [n // w for n, w in zip(space, sizes, strict=True)]
+        whole = [slice(n * w) for n, w in zip(counts, sizes, strict=True)]
+        x = x[(..., *whole, slice(None))]
+        split = [m for n, w in zip(counts, sizes, strict=True) for m in (n, w)]
         first = len(lead) + 1
         axes = tuple(range(first, first + 2 * rank, 2))
         return of_tiles(x.reshape(*lead, *split, channels), axes)

@@ -14,6 +14,7 @@ from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
+from treadle.backends.cpu.emit.known import knowing
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.running_across import may_run_across
@@ -81,7 +82,7 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    entry = entry_for(launch)
+    entry = knowing(launch, entry_for(launch))
     if entry == "task" and should_go_by_points(launch):
         entry = "points"
     elif entry == "task" and (squares := squares_entry(launch)):

@@ -26,6 +26,10 @@ _MAX_COST = 60
 _MAX_COST_OF_ROWS = 3
 """Of a value that is one row of what reads it, or the same for a row of what goes down
 columns: that would be computed for every row, or for every block of columns."""
+_MAX_COST_OF_ALL = 24
+"""Of a dear value, in all clusters that compute it again: storing it costs about that
+much where memory is slow, and less than half where a cache has it."""
+_DEAR = 10
 _TOGETHER = 256
 """Candidates that are tried at once: many, as nearly all are fine, but one that is not
 has the others tried again."""
@@ -52,14 +56,21 @@ def choose(part: Partition) -> None:
 def _reconsider(
     eq: Equation, node: Cluster, part: Partition, known: dict[Cluster, set[Var]]
 ) -> bool:
-    """Has a value stored after all, if its readers load less then; gives whether that
-    is so. Who reads it is known only when all is marked: those, too, that compute more
-    from it.
+    """Has a value stored after all, if its readers load less then, or if it is dear and
+    several compute it; gives whether that is so. Who reads it is known only when all is
+    marked: those, too, that compute more from it.
 
     known: what clusters load as it is now.
     """
     flow, v = part.flow, eq.outputs[0]
-    readers = _readers(v, node, part) if v in flow.recomputed else []
+    if v not in flow.recomputed:
+        return False
+    if element_cost(eq) >= _DEAR:
+        again = _computing(v, node, part)
+        cost = _Walk(v, node, part, columns=False).cost(v)
+        if len(again) > 1 and cost * len(again) > _MAX_COST_OF_ALL:
+            return _stored(v, [*again, node], part)
+    readers = _readers(v, node, part)
     if len(readers) < 2:
         return False
     walk = _Walk(v, node, part, any([r.form == "mid" for r in readers]))
@@ -75,14 +86,32 @@ def _reconsider(
         after += len([u for u in _reads(r, v, flow) if walk.axes(u) >= axes])
     if after + 1 >= now:
         return False
-    changed = [*readers, node]
-    flow.recomputed.remove(v)
+    return _stored(v, [*readers, node], part)
+
+
+def _stored(v: Var, changed: list[Cluster], part: Partition) -> bool:
+    """Has a value stored if clusters can still be built then; gives whether it is."""
+    part.flow.recomputed.remove(v)
     if not all([builds(cluster, part) for cluster in changed]):
-        flow.recomputed.add(v)
+        part.flow.recomputed.add(v)
         for cluster in changed:
             part.built.pop(cluster, None)
         return False
     return True
+
+
+def _computing(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
+    """The other clusters that compute a value again, be it on the way to others."""
+    found: dict[Cluster, None] = {}
+    todo, seen = [v], {v}
+    while todo:
+        u = todo.pop()
+        found |= dict.fromkeys(_readers(u, node, part))
+        made = [a for r in part.flow.final_readers(u) for a in r.outputs]
+        more = [a for a in made if a in part.flow.recomputed and a not in seen]
+        todo += more
+        seen.update(more)
+    return list(found)
 
 
 def _reads(cluster: Cluster, stored: Var | None, flow: Dataflow) -> set[Var]:

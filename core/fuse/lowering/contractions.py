@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.dims import hint, is_dim
+from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import ProductKernel
@@ -219,9 +219,8 @@ def _ends_in_columns(
 
 
 def _are_few(loops: list[_Loop]) -> bool:
-    """Whether loops have few elements together; an open size may be large."""
-    sizes = [loop.size for loop in loops]
-    return not any(map(is_dim, sizes)) and math.prod(sizes) < _ROW
+    """Whether loops have few elements together; open sizes count as in the trace."""
+    return math.prod([hint(loop.size) for loop in loops]) < _ROW
 
 
 def _innermost(loops: list[_Loop]) -> _Loop:

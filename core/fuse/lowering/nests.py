@@ -344,7 +344,7 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     if cluster.form == "mid":
         inner = innermost(coalesce(kept, body.accesses, sizes), sizes)
         outer = [d for d in kept if d not in inner]
-        return finish(body, sizes, outer, reduced, inner, "mid")
+        return finish(body, sizes, outer, cluster.runs(reduced), inner, "mid")
     # Products with gates of quantum circuits have axes of all lengths, one long. And
     # what takes long takes as long for a vector that is nearly empty.
     of_parts = any([hasattr(v, "twin") for v in stored])
@@ -386,19 +386,20 @@ def finish(
     body: NestWriter,
     sizes: dict[int, int],
     outer: list[int],
-    mid: list[int],
+    mid: list[list[int]],
     inner: list[int] | None,
     axis: str,
     serial: bool = False,
     choose: Callable[[list[list[int]], dict[int, int]], list[int]] | None = None,
 ) -> Launch:
-    """Fixes the loops. `inner` is one; None means one of the coalesced outer ones:
-    `_contiguous`, unless another function is to choose."""
+    """Fixes the loops. `mid` is in runs, each of which may be one. `inner` is one; None
+    means one of the coalesced outer ones: `_contiguous`, unless another function is to
+    choose."""
     if any(a.dtype.kind == "c" for a in body.accesses):
         outer = [*outer, _complex_as_pairs(body, sizes)]
     accesses = body.accesses
     outers = coalesce(outer, accesses, sizes)
-    mids = coalesce(mid, accesses, sizes)
+    mids = [group for run in mid for group in coalesce(run, accesses, sizes)]
     if inner is None:
         given = choose and choose(outers, sizes)
         chosen = given or _contiguous(outers, sizes, accesses)

@@ -50,4 +50,4 @@ def running_launch(eq: Equation, flow: Dataflow) -> Launch | None:
         return finish(body, sizes, others, [], along, "inner")
     columns = innermost(coalesce(others, body.accesses, sizes), sizes)
     rows = [d for d in others if d not in columns]
-    return finish(body, sizes, rows, along, columns, "mid")
+    return finish(body, sizes, rows, [along], columns, "mid")

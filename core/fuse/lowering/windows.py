@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim
+from treadle.dims import never_positive
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -120,7 +120,7 @@ class _Windows:
             (low, _), stride = self.padding[i], self.strides[i]
             first = shifted(scaled(self.entries[i + 1], stride), -low)
             entry = plus(first, turn[i])
-            if _never_positive(low) and _never_positive((m - 1) * stride - low + w - n):
+            if never_positive(low) and never_positive((m - 1) * stride - low + w - n):
                 found.append(_Axis(entry))
             else:
                 found.append(self.moved(self.written.iota(entry, _INDEX), n))
@@ -131,7 +131,7 @@ class _Windows:
         result = None
         for i, (n, m, _) in enumerate(self._extents()):
             (low, _), stride = self.padding[i], self.strides[i]
-            if _never_positive(low) and _never_positive((m - 1) * stride - low - n + 1):
+            if never_positive(low) and never_positive((m - 1) * stride - low - n + 1):
                 continue
             entry = shifted(scaled(self.entries[i + 1], stride), -low)
             axis = self.moved(self.written.iota(entry, _INDEX), n)
@@ -205,7 +205,7 @@ class _Windows:
             return finish(body, sizes, kept, [], None, "inner")
         inner = innermost([[d] for d in kept], sizes)
         outer = [d for d in kept if d not in inner]
-        return finish(body, sizes, outer, self.mid, inner, "mid")
+        return finish(body, sizes, outer, [self.mid], inner, "mid")
 
     def reduced(self, name: str, values: Sequence[int], dtype: np.dtype) -> int:
         """The values of all turns combined."""
@@ -222,12 +222,6 @@ class _Windows:
         if self.written.instrs[value].dtype == dtype:
             return value
         return self.written.instr(scalar.CONVERT, (value,), dtype)
-
-
-def _never_positive(n: Any) -> bool:
-    """Whether a number is at most 0 for all sizes. What some sizes answer otherwise is
-    no question: indices that are moved inside are right for all of them."""
-    return n.range()[1] <= 0 if is_dim(n) else n <= 0
 
 
 def _sum(w: _Windows) -> Launch:

@@ -14,6 +14,7 @@ from treadle.np.linalg.constants import pascal as pascal
 from treadle.np.linalg.factors import EighResult as EighResult
 from treadle.np.linalg.factors import EigResult as EigResult
 from treadle.np.linalg.factors import LUResult as LUResult
+from treadle.np.linalg.factors import QRRawResult as QRRawResult
 from treadle.np.linalg.factors import QRResult as QRResult
 from treadle.np.linalg.factors import SVDResult as SVDResult
 from treadle.np.linalg.factors import cholesky as cholesky
@@ -82,6 +83,7 @@ __all__ = [
     "LUResult",
     "LstsqResult",
     "PolarResult",
+    "QRRawResult",
     "QRResult",
     "SVDResult",
     "SchurResult",

@@ -42,6 +42,13 @@ class QRResult(NamedTuple):
     R: Array
 
 
+class QRRawResult(NamedTuple):
+    """Q and R as LAPACK has them."""
+
+    h: Array
+    tau: Array
+
+
 class SVDResult(NamedTuple):
     """``A = U diag(S) Vh``."""
 
@@ -100,18 +107,22 @@ def cholesky(
 def qr(a: ArrayLike, mode: Literal["reduced", "complete"] = "reduced") -> QRResult: ...
 @overload
 def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
-def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
+@overload
+def qr(a: ArrayLike, mode: Literal["raw"]) -> QRRawResult: ...
+def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | QRRawResult | Array:
     """The factors of ``A = Q R``: orthonormal columns, and an upper triangle.
 
     Shapes, with k = min(m, n): ``(..., m, n) -> (..., m, k), (..., k, n)``.
 
     Args:
-      mode: "reduced"; "complete", with m instead of k; "r", for R alone.
+      mode: "reduced"; "complete", with m instead of k; "r", for R alone; "raw", for
+        ``(h, tau)``, ``(..., n, m), (..., k)``: the reflections that make Q, as LAPACK
+        has them. Those are below the diagonal of the transpose of h, and R above it.
 
     Raises:
       ValueError: for another mode.
       NotImplementedError: for the derivative of a complete factorization with more
-        rows than columns, where Q is not unique.
+        rows than columns, where Q is not unique, and of a raw one.
 
     >>> import treadle.numpy as tnp
     >>> q, r = tnp.linalg.qr(tnp.array([[3.0, 1.0], [4.0, 2.0]]))
@@ -119,12 +130,15 @@ def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
     True
     """
     a, dtype = matrices("qr", a)
-    if mode not in ("reduced", "complete", "r"):
+    if mode not in ("reduced", "complete", "r", "raw"):
         raise ValueError(
-            f"qr: mode is 'reduced', 'complete' or 'r', got {mode!r}{at(user_source())}"
+            f"qr: mode is 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
+            f"{at(user_source())}"
         )
     full = mode == "complete"
     shape = typeof(a).shape
+    if mode == "raw":
+        return _raw_qr(a, dtype)
     if empty(shape):
         *lead, m, n = shape
         k = m if full else min(m, n)
@@ -136,6 +150,17 @@ def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
         found = orthogonal.qr(a, full=full, vectors=mode != "r")
     r = narrowed(found[-1], dtype)
     return r if mode == "r" else QRResult(narrowed(found[0], dtype), r)
+
+
+def _raw_qr(a: Any, dtype: np.dtype) -> QRRawResult:
+    shape = typeof(a).shape
+    if empty(shape):
+        *lead, m, n = shape
+        shapes = (*lead, n, m), (*lead, min(m, n))
+        found = [zeros(shape, typeof(a).dtype) for shape in shapes]
+    else:
+        found = orthogonal.qr_vectors(a)
+    return QRRawResult(*[narrowed(x, dtype) for x in found])
 
 
 @overload
@@ -172,7 +197,9 @@ def svd(
       NotImplementedError: for the derivative of full U and Vh where m and n differ.
 
     The derivatives of U and Vh are infinite where singular values are equal; those of S
-    are not (Giles 2008).
+    are not (Giles 2008), but second ones are, or not-a-number, as in JAX: they are made
+    of U's and Vh's. What has a formula without them (``sum(S**2)``: the sum of the
+    squares of A's elements), and `pinv` and `lstsq`, have derivatives of any order.
 
     >>> import treadle.numpy as tnp
     >>> tnp.linalg.svd(tnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False)
@@ -238,7 +265,7 @@ def eigh(a: ArrayLike, UPLO: str = "L", symmetrize_input: bool = True) -> EighRe
       symmetrize_input: takes ``(A + Aᴴ) / 2``, so that gradients are Hermitian.
 
     The derivatives of eigenvectors are infinite where eigenvalues are equal; those of
-    eigenvalues are not (Giles 2008).
+    eigenvalues are not (Giles 2008), but second ones are, or not-a-number.
 
     Raises:
       ValueError: if the matrices are not square.

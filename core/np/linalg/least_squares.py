@@ -19,7 +19,6 @@ from treadle.np.linalg.solving import check_rows
 from treadle.np.operands import ArrayLike, as_inexact, cast
 from treadle.np.places import where
 from treadle.np.shapes import expand_dims
-from treadle.ops.matrix import main_diagonal
 from treadle.ops.matrix import real as real_of
 from treadle.run.array import Array
 from treadle.trace.routine import most
@@ -69,16 +68,18 @@ def pinv(a: ArrayLike, rtol: Tolerance = None, hermitian: bool = False) -> Array
     if empty(typeof(a).shape):
         return zeros((*lead, n, m), dtype)
     rtol = _tolerance(a, 10.0) if rtol is None else rtol
-    return narrowed(_pinv(rtol, hermitian, a), dtype)
+    a = symmetrized(a) if hermitian else a
+    factors = svd(stop_gradient(a), full_matrices=False, hermitian=hermitian)
+    return narrowed(_inverse(rtol, *factors, a), dtype)
 
 
-def _pinv_of(rtol: Any, hermitian: bool, a: Any) -> Any:
-    u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
+def _inverse_of(rtol: Any, u: Any, s: Any, vh: Any, a: Any) -> Any:
+    """The pseudoinverse of a, of which the others are the factors."""
     inverses = _inverses(s, rtol, typeof(a).dtype)
     return matmul(adjoint(vh) * expand_dims(inverses, -2), adjoint(u))
 
 
-_pinv = custom_jvp(_pinv_of, nondiff_argnums=(0, 1))
+_inverse = custom_jvp(_inverse_of, nondiff_argnums=(0,))
 
 
 def _turned(factors: Any, rtol: Any, da: Any) -> Any:
@@ -89,7 +90,7 @@ def _turned(factors: Any, rtol: Any, da: Any) -> Any:
     [1] V. Noferini, A formula for the Fréchet derivative of a generalized matrix
     function (2017).
     """
-    u, s, vh = map(stop_gradient, factors)
+    u, s, vh = factors
     inverses = _inverses(s, rtol, typeof(s).dtype)
     left_out = where(inverses == 0, s, 0)
     pairs = expand_dims(inverses * inverses, -1) * expand_dims(left_out, -2)
@@ -105,23 +106,22 @@ def _turned(factors: Any, rtol: Any, da: Any) -> Any:
     return adjoint(even - odd)
 
 
-def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
-    (a,), (da,) = primals, tangents
-    p = _pinv(rtol, hermitian, a)
-    if hermitian:
-        a, da = symmetrized(a), symmetrized(da)
+def _inverse_jvp(rtol: Any, primals: Any, tangents: Any) -> Any:
+    """By the matrix alone: derivatives of the factors are infinite where singular
+    values are equal, and wrong where they are nearly so."""
+    (u, s, vh, a), da = primals, tangents[3]
+    p = _inverse(rtol, u, s, vh, a)
     dah, ph = adjoint(da), adjoint(p)
     left = matmul(matmul(p, ph), dah)
     right = matmul(dah, matmul(ph, p))
     dp = left - matmul(matmul(left, a), p)
     dp = dp + right - matmul(p, matmul(a, right))
     dp = dp - matmul(matmul(p, da), p)
-    u, s, vh = svd(stop_gradient(a), full_matrices=False, hermitian=hermitian)
     turned = _turned((u, s, vh), rtol, da)
     return p, dp + matmul(matmul(adjoint(vh), turned), adjoint(u))
 
 
-_pinv.defjvp(_pinv_jvp)
+_inverse.defjvp(_inverse_jvp)
 
 
 def matrix_rank(
@@ -207,7 +207,10 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
         rank = zeros(shape[:-2], dtypes.int32)
     else:
         rcond = _tolerance(a) if rcond is None else rcond
-        x, s = _least_squares(rcond, a, b)
+        factors = svd(a, full_matrices=False)
+        u, s, vh = map(stop_gradient, factors)
+        x = _apply(rcond, u, s, vh, a, b)
+        s = factors.S
         kept = (s > s[..., :1] * rcond) & (s > 0)
         rank = reductions.sum(cast(kept, dtypes.int32), -1)
     rest = b - matmul(a, x)
@@ -221,36 +224,26 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     )
 
 
-def _least_squares_of(rcond: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    factors = svd(a, full_matrices=False)
-    return _apply(factors, rcond, b), factors[1]
-
-
-def _apply(factors: Any, rcond: Any, b: Any) -> Any:
-    """The pseudoinverse of the product of factors, times b."""
-    u, s, vh = factors
+def _applied(rcond: Any, u: Any, s: Any, vh: Any, a: Any, b: Any) -> Any:
+    """The same times b."""
     inverses = expand_dims(_inverses(s, rcond, typeof(b).dtype), -1)
     return matmul(adjoint(vh), inverses * matmul(adjoint(u), b))
 
 
-_least_squares = custom_jvp(_least_squares_of, nondiff_argnums=(0,))
+_apply = custom_jvp(_applied, nondiff_argnums=(0,))
 
 
-def _least_squares_jvp(rcond: Any, primals: Any, tangents: Any) -> Any:
-    (a, b), (da, db) = primals, tangents
-    factors = u, s, vh = svd(a, full_matrices=False)
-    x = _apply(factors, rcond, b)
-    ds = real_of(main_diagonal(matmul(matmul(adjoint(u), da), adjoint(vh))))
-    # With A⁺: dx = A⁺ (db - dA x) + A⁺ A⁺ᴴ dAᴴ (b - A x) + (1 - A⁺ A) dAᴴ A⁺ᴴ x.
-    flipped = adjoint(vh), s, adjoint(u)
-    dah = adjoint(da)
-    dx = _apply(factors, rcond, db - matmul(da, x))
-    outside = matmul(dah, b - matmul(a, x))
-    dx = dx + _apply(factors, rcond, _apply(flipped, rcond, outside))
-    inside = matmul(dah, _apply(flipped, rcond, x))
-    dx = dx + inside - _apply(factors, rcond, matmul(a, inside))
-    across = matmul(_turned(factors, rcond, da), matmul(adjoint(u), b))
-    return (x, s), (dx + matmul(adjoint(vh), across), ds)
+def _apply_jvp(rcond: Any, primals: Any, tangents: Any) -> Any:
+    u, s, vh, a, b = primals
+    da, db = tangents[3:]
+    x, p = _apply(rcond, u, s, vh, a, b), _inverse(rcond, u, s, vh, a)
+    # dx = P (db - dA x) + P Pᴴ dAᴴ (b - A x) + (1 - P A) dAᴴ Pᴴ x.
+    dah, ph = adjoint(da), adjoint(p)
+    outside = matmul(ph, matmul(dah, b - matmul(a, x)))
+    inside = matmul(dah, matmul(ph, x))
+    known = db - matmul(da, x) + outside - matmul(a, inside)
+    across = matmul(_turned((u, s, vh), rcond, da), matmul(adjoint(u), b))
+    return x, inside + matmul(p, known) + matmul(adjoint(vh), across)
 
 
-_least_squares.defjvp(_least_squares_jvp)
+_apply.defjvp(_apply_jvp)

@@ -87,9 +87,12 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     return identity_of(t.shape, t.dtype) if result is None else result
 
 
-def multi_dot(arrays: Sequence[ArrayLike]) -> Array:
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The product of several matrices, in the order of products that is cheapest. The
     first may be a vector, and is a row; the last one a column.
+
+    Args:
+      precision: is accepted, and changes nothing: products have all digits.
 
     Raises:
       ValueError: for fewer than two arrays, or shapes that don't fit.
@@ -102,6 +105,7 @@ def multi_dot(arrays: Sequence[ArrayLike]) -> Array:
         raise ValueError(
             f"multi_dot takes two arrays or more, got {len(arrays)}{at(user_source())}"
         )
+    contract.check_precision("multi_dot", precision)
     xs = promoted("multi_dot", *arrays)
     ranks = [typeof(x).ndim for x in xs]
     row, column = ranks[0] == 1, ranks[-1] == 1

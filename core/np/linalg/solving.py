@@ -195,7 +195,8 @@ def _signs(pivots: Any, dtype: np.dtype) -> Any:
 
 @custom_jvp
 def _det(a: Any) -> Any:
-    packed, pivots, _ = lu_parts(a)
+    # Of the transpose, which is the one that LAPACK sees.
+    packed, pivots, _ = lu_ops.lu(a)
     return prod(main_diagonal(packed) * _signs(pivots, typeof(a).dtype), -1)
 
 
@@ -235,9 +236,57 @@ def _cofactor_solve(a: Any, b: Any) -> tuple[Any, Any]:
     return partial[..., -1], where(sound, x, none)
 
 
+class _Eliminated(NamedTuple):
+    """Matrices of order 2 after elimination, as elements of many: the rows of ``u``,
+    what the first row was multiplied with, and where rows were exchanged."""
+
+    upper: tuple[Any, Any, Any]
+    factor: Any
+    moved: Any
+
+    def ordered(self, first: Any, second: Any) -> tuple[Any, Any]:
+        return where(self.moved, second, first), where(self.moved, first, second)
+
+
+def _eliminated(a: Any) -> _Eliminated:
+    (p, q), (r, s) = ([a[..., i, j] for j in (0, 1)] for i in (0, 1))
+    found = _Eliminated((p, q, s), None, abs(r) > abs(p))
+    (pivot, other), (above, below) = found.ordered(p, r), found.ordered(q, s)
+    factor = other / where(pivot == 0, typeof(a).dtype.type(1), pivot)
+    return found._replace(upper=(pivot, above, below - factor * above), factor=factor)
+
+
+def _slogdet_of_two(a: Any) -> tuple[Any, Any]:
+    (pivot, _, last), _, moved = _eliminated(a)
+    dtype = typeof(a).dtype
+    sign, sizes = where(moved, dtype.type(-1), dtype.type(1)), []
+    for x in (pivot, last):
+        size = abs(x)
+        safe = cast(where(size == 0, 1, size), dtype)
+        sign = where(size == 0, dtype.type(0), sign * (x / safe))
+        sizes.append(log(size))
+    return sign, sizes[0] + sizes[1]
+
+
+def _trace_of_solution(a: Any, b: Any) -> Any:
+    """The traces of ``inv(a) @ b``."""
+    if typeof(a).shape[-1] != 2:
+        return sum_of(main_diagonal(solve(a, b)), -1)
+    found = _eliminated(a)
+    (pivot, above, last), total = found.upper, None
+    for j in (0, 1):
+        first, second = found.ordered(b[..., 0, j], b[..., 1, j])
+        x = (second - found.factor * first) / last
+        x = x if j else (first - above * x) / pivot
+        total = x if total is None else total + x
+    return total
+
+
 @custom_jvp
 def _slogdet(a: Any) -> tuple[Any, Any]:
-    packed, pivots, _ = lu_parts(a)
+    if typeof(a).shape[-1] == 2:
+        return _slogdet_of_two(a)
+    packed, pivots, _ = lu_ops.lu(a)
     diagonal = main_diagonal(packed)
     size = abs(diagonal)
     dtype = typeof(a).dtype
@@ -251,7 +300,7 @@ def _slogdet(a: Any) -> tuple[Any, Any]:
 def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
     (a,), (da,) = primals, tangents
     sign, size = _slogdet(a)
-    change = sum_of(main_diagonal(solve(a, da)), -1)
+    change = _trace_of_solution(a, da)
     if not dtypes.is_complex(typeof(a).dtype):
         return (sign, size), (zeros(typeof(sign).shape, typeof(sign).dtype), change)
     turn = complex_(zeros(typeof(size).shape, typeof(size).dtype), imag(change))

@@ -8,6 +8,7 @@ from typing import Any
 from treadle import dtypes
 from treadle import np as tnp
 from treadle.errors import at, user_source
+from treadle.np.contract import check_precision
 from treadle.np.operands import ArrayLike, as_array, operand, promoted
 from treadle.ops.shape import pad
 from treadle.ops.slide import slide
@@ -18,7 +19,11 @@ Span = tuple[Any, Any]
 
 
 def convolve(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto"
+    in1: ArrayLike,
+    in2: ArrayLike,
+    mode: str = "full",
+    method: str = "auto",
+    precision: Any = None,
 ) -> Array:
     """The convolution of two arrays with the same number of axes.
 
@@ -27,6 +32,7 @@ def convolve(
         one's shape; "valid", where the smaller lies wholly within the larger.
       method: "direct", by products and sums; "fft", by Fourier transforms, for floats;
         "auto" is "direct".
+      precision: is accepted, and changes nothing: products have all digits.
 
     Raises:
       ValueError: for another mode or method, other numbers of axes, arrays without
@@ -36,6 +42,7 @@ def convolve(
     >>> td.scipy.signal.convolve(tnp.array([1.0, 2.0, 3.0]), tnp.array([1.0, 1.0]))
     Array([1., 3., 5., 3.], dtype=float32)
     """
+    check_precision("convolve", precision)
     x, y = _pair("convolve", in1, in2)
     if _by_fft("convolve", method):
         return fftconvolve(x, y, mode)
@@ -43,10 +50,15 @@ def convolve(
 
 
 def correlate(
-    in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto"
+    in1: ArrayLike,
+    in2: ArrayLike,
+    mode: str = "full",
+    method: str = "auto",
+    precision: Any = None,
 ) -> Array:
     """The correlation of two arrays: `convolve`, with the second one reversed and
     conjugated."""
+    check_precision("correlate", precision)
     x, y = _pair("correlate", in1, in2)
     if _by_fft("correlate", method):
         return fftconvolve(x, tnp.flip(tnp.conj(y)), mode)
@@ -180,6 +192,7 @@ def convolve2d(
     mode: str = "full",
     boundary: str = "fill",
     fillvalue: Any = 0,
+    precision: Any = None,
 ) -> Array:
     """The convolution of two matrices.
 
@@ -191,6 +204,7 @@ def convolve2d(
     Raises:
       ValueError: as `convolve`, and for another boundary.
     """
+    check_precision("convolve2d", precision)
     x, y = _pair("convolve2d", in1, in2, 2)
     return _bounded("convolve2d", x, tnp.flip(y), mode, boundary, fillvalue)
 
@@ -201,9 +215,11 @@ def correlate2d(
     mode: str = "full",
     boundary: str = "fill",
     fillvalue: Any = 0,
+    precision: Any = None,
 ) -> Array:
     """The correlation of two matrices: `convolve2d`, with the second one reversed and
     conjugated."""
+    check_precision("correlate2d", precision)
     x, y = _pair("correlate2d", in1, in2, 2)
     return _bounded("correlate2d", x, tnp.conj(y), mode, boundary, fillvalue)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import treadle.numpy as tnp
@@ -39,6 +39,46 @@ def noting(seen):
         yield 0.5
     finally:
         seen.append(2)
+
+
+@contextlib.contextmanager
+def quiet():
+    try:
+        yield
+    except ValueError:
+        pass
+
+
+class Swallow:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return kind is not None and issubclass(kind, self.kind)
+
+
+class Few:
+    def __init__(self, v):
+        self.v, self.n = v, 0
+
+    def __getitem__(self, i):
+        if i > 1 or self.v + i > 1.2:
+            raise IndexError
+        return self.v * i
+
+    def __next__(self):
+        if self.v > 0.4:
+            raise StopIteration
+        return self.v + 0.25
+
+    @property
+    def twice(self):
+        if self.v > 0.6:
+            raise AttributeError
+        return self.v * 2
 
 
 def ordered(f):
@@ -82,7 +122,7 @@ def pick(v, w):
 
 
 class _Writer:
-    def __init__(self, seed: int, more: bool = False) -> None:
+    def __init__(self, seed: int, more: Sequence[str] = ()) -> None:
         self.random, self.more = random.Random(seed), more
         self.lines: list[str] = []
         self.loops = 0
@@ -129,7 +169,7 @@ class _Writer:
         if loop:
             kinds += ["break", "continue"]
         if self.more and depth and r.random() < 0.5:
-            getattr(self, "_" + r.choice(_MORE))(indent, depth, loop)
+            getattr(self, "_" + r.choice(self.more))(indent, depth, loop)
             return
         kind = r.choice(kinds)
         if kind == "assign":
@@ -240,22 +280,66 @@ class _Writer:
         ]
         self.line(indent, f"{r.choice(_NAMES)} = {r.choice(texts)}")
 
+    # Objects that change, and errors that Python or a `with` ends.
+
+    def _account(self, indent: int, depth: int, loop: bool) -> None:
+        r = self.random
+        self.line(indent, f"o = Account({self.value(1)})")
+        self.line(indent, f"if o.{r.choice(['total', 'worth'])} > {r.choice(_NAMES)}:")
+        self.line(indent + 1, f"o.total = o.total * 0.5 + {self.value(1)}")
+        if r.random() < 0.5:
+            self.line(indent, "else:")
+            self.line(indent + 1, f"o.add({self.value(1)})")
+        self.line(indent, f"{r.choice(_NAMES)} = o.add({self.value(1)}).worth")
+
+    def _swallow(self, indent: int, depth: int, loop: bool) -> None:
+        r = self.random
+        heads = [
+            "with quiet():",
+            "with noting([]), Swallow(ValueError):",
+            "with Swallow(LookupError), quiet():",
+            "with contextlib.suppress(KeyError, ValueError):",
+        ]
+        self.line(indent, r.choice(heads))
+        self.line(indent + 1, f"{r.choice(_NAMES)} = {self.value(1)}")
+        self.line(indent + 1, f"if {self.test(0)}:")
+        self.line(indent + 2, "raise ValueError")
+        self.block(indent + 1, depth - 1, loop)
+
+    def _lookup(self, indent: int, depth: int, loop: bool) -> None:
+        r, v, w = self.random, self.value(1), self.value(1)
+        texts = [
+            f"sum(Few({v})) + x",
+            f"next(Few({v}), {w})",
+            f"getattr(Few({v}), 'twice', {w})",
+            f"({v} if hasattr(Few({w}), 'twice') else {w})",
+            f"tnp.trace(tnp.full((2, 2), {v})) - tnp.trace(tnp.full((2, 2), {w}))",
+        ]
+        self.line(indent, f"{r.choice(_NAMES)} = {r.choice(texts)}")
+
     def program(self) -> str:
         self.line(0, "def program(x, y):")
         self.line(1, "a, b, c, items = x * 0.5, y + 1.0, 1, []")
-        self.block(1, 2, False)
-        self.block(1, 2, False)
+        depth = 1 if "swallow" in self.more else 2  # errors make many ways
+        self.block(1, depth, False)
+        self.block(1, depth, False)
         self.line(1, f"return a * 1.0 + b + x * y + sum(items) + {self.value(1)}")
         return _HELPERS + "\n\n" + "\n".join(self.lines) + "\n"
 
 
-_MORE = ("match", "with", "try", "else", "closure", *["expression"] * 4)
+MORE = ("match", "with", "try", "else", "closure", *["expression"] * 4)
+"""More of Python's words."""
+
+OBJECTS = ("account", "swallow", "lookup", "with", "expression")
+"""Objects that change, and errors that Python or a `with` ends."""
 
 
-def program(seed: int, more: bool = False) -> tuple[Callable[[Any, Any], Any], str]:
+def program(
+    seed: int, more: Sequence[str] = ()
+) -> tuple[Callable[[Any, Any], Any], str]:
     """A function of two scalars, and its source; `more`: of more of Python's words."""
     text = _Writer(seed, more).program()
-    name = f"<branches {seed}{' of more words' * more}>"
+    name = f"<branches {seed} of {' '.join(more) or 'few words'}>"
     linecache.cache[name] = len(text), None, text.splitlines(True), name
     space: dict[str, Any] = {"tnp": tnp, "__name__": "branches"}
     exec(compile(text, name, "exec"), space)

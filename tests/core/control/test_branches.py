@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.control.branch_programs import INPUTS, program
+from tests.core.control.branch_programs import INPUTS, MORE, OBJECTS, program
 from treadle.errors import MutationError, StructureError, TracerError
 
 # A sample of them, and many with `make test-all`. Those with hundreds of ways through
@@ -35,10 +35,13 @@ def agree(found: Any, wanted: Any) -> None:
     )
 
 
-def plain(seed: int, more: bool = False) -> tuple[Callable[..., Any], list[Any]]:
+def plain(seed: int, more: Sequence[str] = ()) -> tuple[Callable[..., Any], list[Any]]:
     """A program, and its results where nothing is traced."""
     function, _ = program(seed, more)
     return function, [function(*map(tnp.asarray, point)) for point in POINTS]
+
+
+_REFUSED = "more than|a loop changed `items`|may be caught around that"
 
 
 def compiled(function: Any, *args: Any) -> Any:
@@ -47,7 +50,7 @@ def compiled(function: Any, *args: Any) -> Any:
     try:
         return function(*args)
     except (TracerError, MutationError) as error:
-        refused = re.search("more than|a loop changed `items`", str(error))
+        refused = re.search(_REFUSED, str(error))
         assert refused, error
         pytest.skip(refused[0])
 
@@ -61,15 +64,28 @@ def test_random_programs(seed: int) -> None:
 
 
 # Closures that bind names of the function around them, and other words.
-MORE = [
+MORE_SEEDS = [
     *(9003, 9013, 9020),
     *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(500)),
 ]
+OBJECT_SEEDS = [
+    *(2, 4, 5, 8, 11, 17),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 80)),
+]
 
 
-@pytest.mark.parametrize("seed", MORE)
+@pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_random_programs_of_more_words(seed: int) -> None:
-    function, wanted = plain(seed, True)
+    _agrees(seed, MORE)
+
+
+@pytest.mark.parametrize("seed", OBJECT_SEEDS)
+def test_random_programs_of_objects_and_errors(seed: int) -> None:
+    _agrees(seed, OBJECTS)
+
+
+def _agrees(seed: int, more: Sequence[str]) -> None:
+    function, wanted = plain(seed, more)
     jitted = td.jit(function)
     for point, expected in zip(POINTS, wanted, strict=True):
         agree(compiled(jitted, *point), expected)

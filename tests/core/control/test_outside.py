@@ -139,3 +139,47 @@ def test_other_threads_may_work_on_what_surrounds_the_call() -> None:
     queue += [0] * 8
     asked.set()
     thread.join()
+
+
+class Counter:
+    def __init__(self, n: Any) -> None:
+        self.n = n
+
+    def step(self, by: Any) -> Any:
+        self.n = self.n + by
+        return self.n * 2 if self.n > 0.5 else -self.n
+
+
+def asks_what_it_changes(x: Any) -> Any:
+    counter = Counter(x)
+    if counter.n > 0:
+        counter.n = counter.n + 1
+    else:
+        counter.n = counter.n * 3
+    return counter.n
+
+
+def changes_before_it_asks(x: Any) -> Any:
+    counter = Counter(x)
+    y = counter.step(1.25)
+    return y + counter.n
+
+
+def makes_constants_before_it_asks(x: Any) -> Any:
+    first, second = np.arange(600.0), np.arange(600.0)
+    y = tnp.sum(first * x) - tnp.sum(second * x * x)
+    return y * 2 if y > 0 and x > 0.5 else y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [asks_what_it_changes, changes_before_it_asks, makes_constants_before_it_asks],
+)
+def test_objects_of_a_function_may_change_where_it_branches(
+    function: Callable[[Any], Any],
+) -> None:
+    points = np.float32([1.0, -1.5, -0.5])
+    wanted = np.stack([np.asarray(function(tnp.asarray(x))) for x in points])
+    found = [td.jit(function)(x) for x in points]
+    np.testing.assert_allclose(np.stack(found), wanted, rtol=1e-6)
+    np.testing.assert_allclose(td.vmap(function)(points), wanted, rtol=1e-6)

@@ -196,6 +196,26 @@ def test_several_reduced_axes() -> None:
     assert not start(Cluster(0, flow), equation(graph, "reduce_sum"), flow)
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+@pytest.mark.parametrize(
+    ("axes", "lengths"), [((0, 1), [2]), ((0, 2), [1, 1]), ((2, 0, 1), [3])]
+)
+def test_runs_of_reduced_axes_end_at_axes_that_are_kept(
+    axes: tuple[int, ...], lengths: list[int], kept: int
+) -> None:
+    """Also at those of one element, which no loop needs to run along."""
+    x = array(2 * kept * 4 * 5)
+
+    def function(x: Any) -> Any:
+        return tnp.sum(tnp.exp(x.reshape(2, kept, 4, 5)), axes)
+
+    _, cluster = joined(function, x)
+    reduced = [d for d in cluster.space.sizes if d in cluster.reduced]
+    runs = cluster.runs(reduced)
+    assert [d for run in runs for d in run] == reduced
+    assert [len(run) for run in runs] in (lengths, [*lengths[:-1], lengths[-1] - 1])
+
+
 def test_maps_of_a_reduction() -> None:
     graph = traced(lambda x: tnp.max(x, 1), X)
     flow, eq = program_of(graph), equation(graph, "reduce_max")

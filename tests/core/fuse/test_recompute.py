@@ -307,6 +307,35 @@ def test_many_columns_of_one_array_agree_with_numpy() -> None:
     agrees(sums, normal(70, 9), normal(70, 9, seed=1))
 
 
+def kernel_machine(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient by weights and width of what is made of exp(-width * distances),
+    which rows and columns of it reduce."""
+
+    def function(x: Any, a: Any, width: Any) -> Any:
+        def value(a: Any, width: Any) -> Any:
+            return loss(tnp.exp(-width * tnp.square(x[:, None] - x[None])), a)
+
+        return td.grad(value, (0, 1))(a, width)
+
+    return function
+
+
+def test_a_dear_value_that_several_kernels_read_is_computed_once() -> None:
+    def twice(k: Any, a: Any) -> Any:
+        return tnp.tanh(k @ a).sum() + (a * (k @ a)).sum()
+
+    def once(k: Any, a: Any) -> Any:
+        return tnp.tanh(k @ a).sum()
+
+    args = normal(9), normal(9, seed=1), normal()
+    stored = {}
+    for loss in twice, once:
+        groups = agrees(kernel_machine(loss), *args)
+        makers = [groups.flow.maker[v] for v in groups.flow.recomputed]
+        stored[loss] = "exp" not in [eq.op.name for eq in makers]
+    assert stored == {twice: True, once: False}
+
+
 def layers(count: int) -> Callable[..., Any]:
     """Equal layers, one after the other, whose values are computed again."""
 

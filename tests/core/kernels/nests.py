@@ -359,6 +359,7 @@ REFERENCE: dict[str, Any] = {
     "digamma": _plain(special.digamma),
     "polygamma": lambda instr, x: special.polygamma(instr.attr, x).astype(x.dtype),
     "logistic": _plain(special.expit),
+    "softplus": _plain(lambda x: np.logaddexp(x, 0).astype(x.dtype)),
     "rsqrt": _plain(lambda x: 1 / np.sqrt(x)),
     "multiply_add": lambda instr, x, y, z: (
         (-1 if instr.attr == "product" else 1) * x * y

@@ -34,6 +34,20 @@ def test_softmax_keeps_the_exponentials_only() -> None:
         ["load", "sub", "exp"],
         ["div", "store"],
     ]
+    (exp,) = plan.kept
+    assert [s.saves for s in plan.sweeps] == [(), (exp,), ()]
+    assert [s.restores for s in plan.sweeps] == [(), (), (exp,)]
+
+
+def test_what_is_kept_is_saved_once_and_restored_in_each_sweep_after() -> None:
+    m = Maker((4,), 20)
+    e = m.op("exp", m.load(np.zeros((4, 20), F)))
+    weighed = m.op("mul", e, m.op("reduce_sum", e))
+    m.store(np.zeros((4, 20), F), m.op("mul", e, m.op("reduce_max", weighed)))
+    plan = schedule(m.nest())
+    assert plan.kept == (e,)
+    assert [s.saves for s in plan.sweeps] == [(e,), (), ()]
+    assert [s.restores for s in plan.sweeps] == [(), (e,), (e,)]
 
 
 def test_levels_of_a_column_nest() -> None:

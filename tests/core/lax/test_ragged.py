@@ -94,3 +94,97 @@ def test_what_ragged_dot_refuses() -> None:
     refused(
         lambda: dot(x, w, counts, group_offset=1), NotImplementedError, "group_offset=1"
     )
+
+
+def numbers_for(lhs: str, rhs: str, out: str, ragged: str) -> tuple[Any, Any, Any]:
+    """Dimension numbers of einsum's letters, of which g stands for groups."""
+    both = [c for c in lhs if c in rhs]
+    sums, batch = [c for c in both if c not in out], [c for c in both if c in out]
+    pairs = [
+        ([lhs.index(c) for c in of], [rhs.index(c) for c in of]) for of in (sums, batch)
+    ]
+    groups = [rhs.index("g")] if "g" in rhs else []
+    return tuple(pairs), [lhs.index(ragged)], groups
+
+
+GENERAL = {
+    "left": ("mk,gkn->mn", "m", "g"),
+    "left, axes in other orders": ("kbxmj,nkgb->bxmjn", "m", "g"),
+    "left, sizes for each": ("kbxmj,nkgb->bxmjn", "m", "bxg"),
+    "summed": ("km,kn->gmn", "k", "g"),
+    "summed, axes in other orders": ("mxbkj,jkxnb->gbmn", "k", "g"),
+    "summed, sizes for each": ("mxbkj,jkxnb->gbmn", "k", "bxg"),
+    "of a batch": ("bmk,bkn->bmn", "b", "g"),
+}
+LENGTHS = {"m": 70, "k": 90, "n": 3, "g": 3, "b": 2, "x": 3, "j": 2}
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        pytest.param("int32", marks=pytest.mark.slow),
+        pytest.param("complex64", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("case", GENERAL.values(), ids=GENERAL)
+def test_ragged_dot_general(case: tuple[str, str, str], dtype: str) -> None:
+    spelled, ragged, of_sizes = case
+    operands, out = spelled.split("->")
+    lhs, rhs = operands.split(",")
+    x, y = (
+        NUMBERS.normal(0, 3, [LENGTHS[c] for c in letters]).astype(dtype)
+        for letters in (lhs, rhs)
+    )
+    most = LENGTHS[ragged] // 3
+    sizes = NUMBERS.integers(0, most + 1, [LENGTHS[c] for c in of_sizes])
+    numbers = numbers_for(lhs, rhs, out, ragged)
+    jaxs = jax.lax.RaggedDotDimensionNumbers(*numbers)
+    ours = td.lax.RaggedDotDimensionNumbers(*numbers)
+    wanted = jax.lax.ragged_dot_general(x, y, sizes.astype(np.int32), jaxs)
+    for found in (
+        td.lax.ragged_dot_general(x, y, sizes, ours),
+        td.jit(lambda *a: td.lax.ragged_dot_general(*a, jaxs))(x, y, sizes),
+    ):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
+    if dtype != "float32":
+        return
+    # Linear in each operand: a derivative is the product itself.
+    weights = NUMBERS.normal(size=wanted.shape).astype(dtype)
+
+    def loss(x: Any, y: Any) -> Any:
+        return (td.lax.ragged_dot_general(x, y, sizes, ours) * weights).sum()
+
+    value = float((wanted * weights).sum())
+    for slope, at in zip(td.jit(td.grad(loss, (0, 1)))(x, y), (x, y), strict=True):
+        np.testing.assert_allclose((slope * at).sum(), value, rtol=1e-3, atol=1e-2)
+
+
+def test_ragged_dot_general_says_what_does_not_fit() -> None:
+    x, sizes = np.ones((6, 2)), np.array([2, 3])
+    sums = (((0,), (0,)), ((), ()))
+    numbers = td.lax.RaggedDotDimensionNumbers
+    for given, words in (
+        (numbers(sums, (), ()), "expected one ragged axis"),
+        (numbers(sums, (0,), (1,)), "expected one ragged axis"),
+        (numbers(sums, (1,), (1,)), "2 groups, and matrices for 4"),
+    ):
+        y = np.ones((6, 4)) if words[0] == "2" else x
+        refused(
+            lambda y=y, n=given: td.lax.ragged_dot_general(x, y, sizes, n),
+            ValueError,
+            words,
+        )
+    refused(
+        lambda: td.lax.ragged_dot_general(
+            x, x, np.ones((2, 2), int), numbers(sums, (0,), ())
+        ),
+        ValueError,
+        "group_sizes have shape (2, 2), expected (2,)",
+    )
+    refused(
+        lambda: td.lax.ragged_dot_general(x, x, np.ones(2), numbers(sums, (0,), ())),
+        TypeError,
+        "group_sizes are integers, got float",
+    )

@@ -114,6 +114,7 @@ CASES = [
     Case("qr", product_of_qr, (TALL,)),
     Case("qr-wide", product_of_qr, (apart(2, 4),)),
     Case("qr-r", lambda la, a: la.qr(a, mode="r"), (matrix(2, 3, 3),)),
+    Case("qr-raw", lambda la, a: la.qr(a, mode="raw"), (TALL,), smooth=False),
     Case("qr-complete", lambda la, a: la.qr(a, "complete"), (TALL,), smooth=False),
     Case("svd", product_of_svd, (apart(4, 2),)),
     Case(

@@ -257,3 +257,39 @@ def test_complex_quotients_are_not_rounded(name: str, other: Any) -> None:
         with pytest.raises(TypeError, match=r"complex numbers are not ordered") as e:
             f(z, other)
         assert f"\n  at {__file__}" in str(e.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_divisors_of_the_least_integers(dtype: Any) -> None:
+    least = np.iinfo(dtype).min
+    x = np.array([least, least, least, least, 127, 6, -12, 0], dtype)
+    y = np.array([127, 0, least, 3, least, least, 8, least], dtype)
+    for name in ("gcd", "lcm"):
+        found, wanted = getattr(tnp, name), getattr(np, name)(x, y)
+        np.testing.assert_array_equal(found(x, y), wanted)
+        np.testing.assert_array_equal(td.jit(found)(x, y), wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int64, np.uint64])
+def test_numbers_times_large_powers_of_two(dtype: Any) -> None:
+    powers = np.array([0, 3, 200, np.iinfo(dtype).max], dtype)
+    x = np.float32([1.5, -1e-45, 1e-45, 1e-45])
+    with np.errstate(over="ignore"):
+        wanted = np.ldexp(x, np.minimum(powers, 10_000).astype(np.int64))
+    np.testing.assert_array_equal(tnp.ldexp(x, powers), wanted)
+    np.testing.assert_array_equal(td.jit(tnp.ldexp)(x, powers), wanted)
+
+
+@pytest.mark.parametrize(
+    "number", [np.uint32(2**32 - 1), np.uint64(2**63 + 1), np.int64(-(2**63))]
+)
+def test_places_beyond_all_lengths(number: Any) -> None:
+    x, places = np.arange(10, 15, dtype=np.float32), number[None]
+    for mode in ("clip", "wrap"):
+        wanted = x[int(number) % 5 if mode == "wrap" else 4 if number > 0 else 0]
+        found = td.jit(lambda x, i, mode=mode: tnp.take(x, i, mode=mode))(x, places)
+        assert found == tnp.take(x, places, mode=mode) == wanted
+    wanted = np.roll(x, int(number) % 5)
+    np.testing.assert_array_equal(tnp.roll(x, number), wanted)
+    np.testing.assert_array_equal(td.jit(tnp.roll)(x, number), wanted)
+    assert not td.jit(tnp.roll)(x[:0], number).size

@@ -290,6 +290,30 @@ def test_singular_matrices_give_what_jax_gives() -> None:
             np.testing.assert_array_equal(x, y, err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_slogdet_of_matrices_of_order_two(dtype: str) -> None:
+    (a,) = random_like([np.zeros((40, 2, 2), dtype)], 3)
+    a[:5] = [
+        [[1, 2], [2, 4]],
+        [[0, 1], [1, 0]],
+        [[0, 0], [0, 1]],
+        [[1e20, 1], [1, 3e-20]],
+        [[1e-20, 1e-20], [1e20, 3e20]],
+    ]
+    wide = a.astype(np.result_type(dtype, np.float64))
+    for f in (tnp.linalg.slogdet, td.jit(tnp.linalg.slogdet)):
+        for found, wanted in zip(f(a), np.linalg.slogdet(wide), strict=True):
+            np.testing.assert_allclose(found, wanted, atol=TOLERANCE[dtype])
+    if not dtypes.is_complex(a.dtype):
+        found = td.grad(lambda a: tnp.linalg.slogdet(a)[1].sum())(a[5:])
+        wanted = np.swapaxes(np.linalg.inv(wide[5:]), 1, 2)
+        assert_close(found, wanted, TOLERANCE[dtype])
+    (_, size), (_, change) = td.jvp(tnp.linalg.slogdet, (a[5:],), (a[:-5],))
+    moved = np.trace(np.linalg.solve(wide[5:], wide[:-5]), axis1=1, axis2=2)
+    assert_close(size, np.linalg.slogdet(wide[5:])[1], TOLERANCE[dtype])
+    assert_close(change, moved.real, TOLERANCE[dtype])
+
+
 def test_eigenvalues_of_what_is_not_finite() -> None:
     a = np.stack([np.full((3, 3), np.nan), np.eye(3)])
     for f in (tnp.linalg.eig, td.jit(tnp.linalg.eig)):
@@ -315,8 +339,8 @@ WRONG = {
     "solve: shapes (2, 2) and (3, 1): the second needs 2 rows": (
         lambda: tnp.linalg.solve(tnp.eye(2), tnp.ones(3))
     ),
-    "qr: mode is 'reduced', 'complete' or 'r', got 'raw'": (
-        lambda: tnp.linalg.qr(tnp.eye(2), "raw")
+    "qr: mode is 'reduced', 'complete', 'r' or 'raw', got 'full'": (
+        lambda: tnp.linalg.qr(tnp.eye(2), "full")  # type: ignore[call-overload]
     ),
     "eigh: UPLO is 'L' or 'U', got 'X'": lambda: tnp.linalg.eigh(tnp.eye(2), "X"),
     "norm: order 'nuc' over 1 axes": lambda: tnp.linalg.norm(tnp.ones(2), "nuc"),

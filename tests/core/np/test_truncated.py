@@ -61,3 +61,22 @@ def test_equal_singular_values_have_second_derivatives() -> None:
     found = td.hessian(lambda a: tnp.linalg.pinv(a).sum())(tnp.eye(2))
     wanted = td.hessian(lambda a: tnp.linalg.inv(a).sum())(tnp.eye(2))
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
+def test_second_derivatives_at_nearly_equal_singular_values(
+    shape: tuple[int, int],
+) -> None:
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.normal(size=(5, 3)))[0] * [2, 2, 1.0]
+    a = q if shape[0] == 5 else np.ascontiguousarray(q.T)
+    d, b = rng.normal(size=shape), rng.normal(size=shape[0])
+
+    def length(np: Any, t: Any) -> Any:
+        return (np.linalg.lstsq(a + t * d, b)[0] ** 2).sum()
+
+    found = td.grad(td.grad(lambda t: length(tnp, t)))(tnp.float64(0))
+    step = 1e-4
+    before, here, behind = (length(np, t) for t in (-step, 0, step))
+    wanted = (before - 2 * here + behind) / step**2
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)

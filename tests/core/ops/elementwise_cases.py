@@ -65,6 +65,7 @@ SMOOTH = {
     unary.acosh: (jnp.arccosh, between(1.2, 3, *SHAPE)),
     unary.atanh: (jnp.arctanh, UNIT),
     unary.logistic: (lax.logistic, ANY),
+    unary.softplus: (lambda x: jnp.logaddexp(x, 0.0), ANY),
     unary.erf: (lax.erf, ANY),
     unary.erfc: (lax.erfc, ANY),
     unary.erf_inv: (lax.erf_inv, UNIT),

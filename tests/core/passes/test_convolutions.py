@@ -75,6 +75,16 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
         (3, 2, 2, 2, 3),
         {"lhs_dilation": (2, 1, 2)},
     ),
+    "images of one pixel": (
+        (3, 1, 1, 7),
+        (3, 4, 7, 5),
+        {"padding": ((2, 2), (3, 3))},
+    ),
+    "images of one pixel, met by few taps": (
+        (3, 1, 1, 7),
+        (3, 4, 7, 5),
+        {"padding": ((2, 1), (3, 3))},
+    ),
     "channels with gaps": (
         (2, 4, 5, 6),
         (3, 3, 1, 6),
@@ -118,6 +128,7 @@ def test_values_and_gradients(name: str) -> None:
         "gaps of many features",
         "gaps and padding",
         "gaps as long as the filter",
+        "images of one pixel",
     ],
 )
 def test_images_of_any_number_and_height(name: str) -> None:
@@ -131,14 +142,17 @@ def test_images_of_any_number_and_height(name: str) -> None:
         return out, conv_filter_grad(x, out, kernel=w_shape[:-2], **how)
 
     compiled = td.jit(run, dynamic={"x": ("n", "h", *[None] * (len(x_shape) - 2))})
-    for n, h in ((2, 5), (3, 4), (1, 9), (4, 6)):
+    one_pixel = x_shape[1] == x_shape[2] == 1  # is another program
+    for n, h in ((2, 5), (3, 4), (1, 9), (4, 6), *[(40, 1), (50, 1)] * one_pixel):
         x = rng.normal(size=(n, h, *x_shape[2:])).astype("float32")
         found, wanted = compiled(x, w), td.jit(lambda *a: run(*a))(x, w)
         assert not (why := same_bytes(found, wanted)), f"{n}, {h}: {why}"
-    assert compiled.report().traces == 1
+    assert compiled.report().traces == 1 + one_pixel
 
 
-@pytest.mark.parametrize("name", ["channels with gaps", "grouped volumes", "lines"])
+@pytest.mark.parametrize(
+    "name", ["channels with gaps", "grouped volumes", "lines", "images of one pixel"]
+)
 def test_second_derivatives(name: str) -> None:
     """Against JAX."""
     x_shape, w_shape, _ = CASES[name]

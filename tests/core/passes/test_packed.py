@@ -41,6 +41,9 @@ MOVES: dict[str, Callable[[Any, Any], Any]] = {
     "and is computed with": lambda np, z: np.roll(z, 1, 0) * z + np.flip(z, 0),
     "and both": lambda np, z: (np.roll(z, 1, 1), np.roll(z, 1, 1) * 2),
     "transformed": lambda np, z: np.fft.ifft(np.fft.fftshift(np.fft.fft(z))),
+    "conjugated": lambda np, z: np.conj(z),
+    "transposed and conjugated": lambda np, z: np.concatenate([np.conj(z.T)] * 2),
+    "conjugated for both": lambda np, z: (np.conj(z), np.conj(z) + 1),
     "computed": lambda np, z: np.roll(np.conj(z), 1, 0),
     "and kept": lambda np, z: (z, z[::-1], z.T),
 }
@@ -49,6 +52,7 @@ UPDATES: dict[str, Callable[[Any], Any]] = {
     "rows": lambda z: z.at[PLACES[0]].set(z[:2]),
     "elements": lambda z: z.at[PLACES[0], PLACES[1]].set(1 + 2j),
     "number": lambda z: z.at[1:].set(3j),
+    "zeros": lambda z: z.at[1:3].set(0),
 }
 
 

@@ -182,15 +182,32 @@ def test_few_columns_are_rows() -> None:
     product = lambda x, y: x.T @ y  # noqa: E731
     opened = td.jit(product, dynamic={"x": ("k", "m"), "y": ("k", "n")})
     rng = np.random.default_rng(0)
-    for k, m, n in ((700, 40, 3), (5000, 8, 7), (30, 8, 8), (30, 7, 2)):
+    turned = (700, 40, 3), (5000, 8, 7), (2000, 144, 24), (1500, 100, 10)
+    given = (30, 8, 8), (30, 7, 2), (30, 144, 24), (2000, 24, 144), (2000, 64, 96)
+    for k, m, n in (*turned, *given):
         x, y = (rng.normal(size=(k, i)).astype("float32") for i in (m, n))
         args = tnp.asarray(x), tnp.asarray(y)
         found = optimise(graph_of(product, *args), CPUTarget()).equations
         shapes = [eq.outputs[0].type.shape for eq in found if eq.op is dot_general]
-        assert shapes == [(n, m) if n < 8 <= m else (m, n)]
+        assert shapes == [(n, m) if (k, m, n) in turned else (m, n)]
         result = np.asarray(td.jit(lambda *a: product(*a))(x, y))
         assert np.asarray(opened(x, y)).tobytes() == result.tobytes()
         np.testing.assert_allclose(result, x.T @ y, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [(2000, 144, 24), (1500, 100, 10)])
+def test_few_columns_of_halves(sizes: tuple[int, int, int]) -> None:
+    """Their bits are those of open sizes, of which nothing is known."""
+    k, m, n = sizes
+    product = lambda x, y: x.T @ y  # noqa: E731
+    opened = td.jit(product, dynamic={"x": ("k", "m"), "y": ("k", "n")})
+    rng = np.random.default_rng(0)
+    x, y = (tnp.asarray(rng.normal(size=(k, i))).astype("bfloat16") for i in (m, n))
+    result = np.asarray(td.jit(lambda *a: product(*a))(x, y))
+    assert np.asarray(opened(x, y)).tobytes() == result.tobytes()
+    wide = (np.asarray(a.astype("float32")).astype("float64") for a in (x, y))
+    expected = np.einsum("km,kn->mn", *wide)
+    np.testing.assert_allclose(result.astype("float64"), expected, rtol=1e-2, atol=1)
 
 
 class _Widening(CPUTarget):

@@ -49,6 +49,8 @@ CASES = {
     "norm-120": (lambda np_, x: norm(np_, x, (1, 2, 0)), (3, 4, 5)),
     "norm-210": (lambda np_, x: norm(np_, x, (2, 1, 0)), (3, 4, 5)),
     "norm-of-one": (lambda np_, x: norm(np_, x, (0, 2, 1)), (3, 1, 5)),
+    "down-columns": (lambda np_, x: (x.T * 2).sum(0) + x.T.max(0), (4, 5)),
+    "down-some": (lambda np_, x: np_.exp(x.transpose(1, 2, 0)).sum(1), (3, 4, 5)),
     "kept-axes-turn": (lambda np_, x: np_.exp(x.transpose(2, 1, 0)).max(-1), (3, 4, 5)),
     "several-axes": (lambda np_, x: (x.T * 2).sum((0, 2)), (3, 4, 5)),
     "places": (lambda np_, x: np_.argmax(x.T + 1, -1) * x.sum(0), (4, 5)),

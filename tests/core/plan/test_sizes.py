@@ -186,7 +186,9 @@ def test_words_are_those_of_a_plan_for_the_size() -> None:
     in memory."""
     case = CASES["loss"]
     _, _, program = case.sized()
-    for size in ((4, 6), (16, 64), (33, 5)):
+    # Of sums below 1024 terms: from there on it is said for known sizes alone which
+    # operand of a product goes first.
+    for size in ((4, 6), (16, 62), (33, 5)):
         bound = program.bind(*size)
         fixed = build(case.graph(*size), TARGETS["cpu"])
         pairs = zip(walk(bound.plan.steps), walk(fixed.plan.steps), strict=True)

@@ -14,11 +14,10 @@ from treadle.arraytype import ArrayType
 from treadle.errors import TracerError
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import entering
+from treadle.trace.repeated import _same, _same_graph
 from treadle.trace.ways import (
     Branches,
     Explorer,
-    _same,
-    _same_graph,
     noting,
 )
 

@@ -10,21 +10,35 @@ outputs, and each factor once. The sums of `depthwise`, in the same order::
             for each pixel: up to eight sums               for each pixel: a row's sums
 
 The second is the gradient by the filter: the sums of a row of taps.
+
+Pixels and factors of bfloat16 become floats as they are loaded, once for all sums: of
+two vectors, one has the even channels and the other the odd ones, which are the halves
+of words. (Two products at a time, as in `depthwise_pairs`, would turn words for each of
+them.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.pairs import (
+    rounded_by_instruction,
+    rounded_by_model,
+    widened,
+)
 from treadle.backends.cpu.gemm.parts import offset
 from treadle.backends.cpu.gemm.tile import (
     Machine,
+    Stored,
+    as_stored,
     lane_mask,
     masked_load,
     masked_store,
 )
+from treadle.dtypes import bfloat16
 from treadle.kernels.convolve import ConvSpec
 
 OUTPUTS = 8
@@ -61,7 +75,7 @@ def row_of(spec: ConvSpec) -> Row | None:
     lengths are not known."""
     x = spec.x
     lengths = x.taps, x.stride, x.dilation
-    if spec.half is not None or not all(type(n) is int for n in lengths):
+    if spec.half not in (None, bfloat16) or not all(type(n) is int for n in lengths):
         return None
     if x.dilation != 1 or x.taps not in _LENGTHS or x.stride not in _STRIDES:
         return None
@@ -76,36 +90,105 @@ class _Vectors:
     ) -> None:
         self.b, self.machine, self.mask = b, machine, mask
         self.count, self.type = count, machine.vector
-        self.skipped = b.op(f"mul i64 {channel}, {machine.itemsize}")
+        self.sums = replace(machine, halves=False, short=False)
+        self.in_turns = machine.halves and count > 1
+        kinds = {machine.operand, machine.result, self.sums.result}
+        self.skipped = {
+            kind: b.op(f"mul i64 {channel}, {kind.itemsize}")
+            for kind in sorted(kinds, reverse=True)
+        }
         self.fma = f"@llvm.fmuladd.{machine.suffix}"
         b.declare(f"{self.type} {self.fma}({', '.join([self.type] * 3)})")
 
-    def at(self, base: str) -> list[str]:
+    def at(self, base: str, kind: Stored) -> list[str]:
         """Their addresses, of those of a pixel."""
-        place = self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped}")
+        place = self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped[kind]}")
         lanes = self.machine.tile.lanes
         return [
-            place
-            if v == 0
-            else offset(self.b, self.machine, place, str(v * lanes), "1")
+            place if v == 0 else offset(self.b, kind, place, str(v * lanes), "1")
             for v in range(self.count)
         ]
 
     def load(self, base: str) -> list[str]:
-        b, machine = self.b, self.machine
+        """Operands."""
+        b, machine, lanes = self.b, self.machine, self.machine.tile.lanes
+        places = self.at(base, machine.operand)
+        if self.in_turns:
+            return self._halves_of_words(places[0])
         if self.mask is not None:
-            return [masked_load(b, machine, a, self.mask) for a in self.at(base)]
-        how = f"align {machine.itemsize}"
-        return [b.op(f"load {self.type}, ptr {a}, {how}") for a in self.at(base)]
+            found = [
+                masked_load(b, machine, a, self.mask, machine.operand) for a in places
+            ]
+        else:
+            kind, how = machine.operand.scalar, f"align {machine.operand.itemsize}"
+            found = [b.op(f"load <{lanes} x {kind}>, ptr {a}, {how}") for a in places]
+        return [widened(b, x, lanes) for x in found] if machine.halves else found
+
+    def _halves_of_words(self, place: str) -> list[str]:
+        b, lanes = self.b, self.machine.tile.lanes
+        words = f"<{lanes} x i32>"
+        both = b.op(f"load {words}, ptr {place}, align 2")
+        found = []
+        for how, amount in (("shl", 16), ("and", -0x10000)):
+            amounts = ", ".join([f"i32 {amount}"] * lanes)
+            half = b.op(f"{how} {words} {both}, <{amounts}>")
+            found.append(b.op(f"bitcast {words} {half} to {self.type}"))
+        return found
 
     def store(self, values: Sequence[str], base: str) -> None:
-        b, machine = self.b, self.machine
-        for value, address in zip(values, self.at(base), strict=True):
+        """Results."""
+        machine = self.machine
+        places = self.at(base, machine.result)
+        if self.in_turns and machine.short:
+            self._store_words(values, places[0])
+        else:
+            self._store(self._in_order(values), places, machine)
+
+    def add_to(self, base: str, values: Sequence[str]) -> None:
+        """Adds to the sums in memory."""
+        b, machine = self.b, self.sums
+        places, totals = self.at(base, machine.result), []
+        for place, value in zip(places, self._in_order(values), strict=True):
             if self.mask is not None:
-                masked_store(b, machine, value, address, self.mask)
+                old = masked_load(b, machine, place, self.mask)
             else:
-                align = machine.itemsize
-                b(f"store {self.type} {value}, ptr {address}, align {align}")
+                old = b.op(f"load {self.type}, ptr {place}, align {machine.itemsize}")
+            totals.append(b.op(f"fadd {self.type} {old}, {value}"))
+        self._store(totals, places, machine)
+
+    def _store(
+        self, values: Sequence[str], places: Sequence[str], machine: Machine
+    ) -> None:
+        for value, place in zip(values, places, strict=True):
+            if self.mask is not None:
+                masked_store(self.b, machine, value, place, self.mask)
+            else:
+                result, align = as_stored(self.b, machine, value), machine.result
+                self.b(f"store {result}, ptr {place}, align {align.itemsize}")
+
+    def _in_order(self, values: Sequence[str]) -> Sequence[str]:
+        if not self.in_turns:
+            return values
+        lanes = self.machine.tile.lanes
+        both = ", ".join(f"{self.type} {x}" for x in values)
+        picks = [i + half for i in range(lanes) for half in (0, lanes)]
+        return [
+            self._picked(both, picks[start : start + lanes]) for start in (0, lanes)
+        ]
+
+    def _picked(self, vectors: str, picks: Sequence[int]) -> str:
+        numbers = ", ".join(f"i32 {i}" for i in picks)
+        return self.b.op(f"shufflevector {vectors}, <{len(picks)} x i32> <{numbers}>")
+
+    def _store_words(self, values: Sequence[str], place: str) -> None:
+        lanes = self.machine.tile.lanes
+        both = ", ".join(f"{self.type} {x}" for x in values)
+        both = self._picked(both, range(2 * lanes))
+        by = rounded_by_instruction if self.machine.assembly else rounded_by_model
+        words = f"<{2 * lanes} x i16>"
+        both = f"{words} {by(self.b, both, 2 * lanes)}, {words} poison"
+        picks = [i + half for i in range(lanes) for half in (0, lanes)]
+        self.b(f"store {words} {self._picked(both, picks)}, ptr {place}, align 2")
 
     def add(self, sums: list[str], first: int, x: list[str], y: list[str]) -> None:
         """Adds products to the sums number `first` and the next ones."""
@@ -120,8 +203,9 @@ class _Vectors:
         b, machine = self.b, self.machine
         b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         base = b.op(f"getelementptr i8, ptr {base}, i64 %below")
-        each = max(1, _CACHE_LINE // (machine.tile.lanes * machine.itemsize))
-        for address in self.at(base)[::each]:
+        kind = machine.operand
+        each = max(1, _CACHE_LINE // (machine.tile.lanes * kind.itemsize))
+        for address in self.at(base, kind)[::each]:
             b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
 
 
@@ -292,11 +376,7 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
         target = b.op(f"getelementptr i8, ptr %sums, i64 {target}")
         n = channels.count
         mine = lines.values[tap * n : tap * n + n]
-        totals = [
-            b.op(f"fadd {channels.type} {old}, {value}")
-            for old, value in zip(channels.load(target), mine, strict=True)
-        ]
-        channels.store(totals, target)
+        channels.add_to(target, mine)
 
 
 def _products(

@@ -10,6 +10,8 @@ from treadle.backends.cpu.gemm.parts import Args, maximum, minimum, offset
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.divided import COLD
 
+_AT_ONCE = 8
+
 
 def emit_steps(b: Builder, machine: Machine) -> None:
     """``steps``: what a task needs for all of its blocks: zeros, and the steps of taps
@@ -149,14 +151,50 @@ def emit_table(b: Builder, machine: Machine) -> None:
             head_here, tail_here, stop_here = limits
             _zeros(b, target, "0", head_here)
             pixels = offset(b, machine.operand, "%image", y, args(Word.A + 2))
-            with b.loop(first, stop_here) as x:
-                place = b.op(f"sub i64 {b.op(f'mul i64 {x}, {spread}')}, {left}")
-                slot = b.op(f"getelementptr ptr, ptr {target}, i64 {place}")
-                pixel = b.op(f"mul i64 {x}, {step}")
-                pixel = b.op(f"getelementptr i8, ptr {pixels}, i64 {pixel}")
-                b(f"store ptr {pixel}, ptr {slot}, align 8")
+            place = b.op(f"sub i64 {b.op(f'mul i64 {first}, {spread}')}, {left}")
+            slot = b.op(f"getelementptr ptr, ptr {target}, i64 {place}")
+            pixel = b.op(f"mul i64 {first}, {step}")
+            pixel = b.op(f"getelementptr i8, ptr {pixels}, i64 {pixel}")
+            count = maximum(b, b.op(f"sub i64 {stop_here}, {first}"), "0")
+            _addresses(b, (slot, spread), (pixel, step), count)
             _zeros(b, target, tail_here, line)
         b("ret void")
+
+
+def _addresses(
+    b: Builder, slots: tuple[str, str], pixels: tuple[str, str], count: str
+) -> None:
+    """Writes so many addresses, `_AT_ONCE` of them by one instruction if they stand
+    side by side: where channels are few, they are a tenth of all work.
+
+    slots: the first, and the step in entries. pixels: the first, and the step in bytes.
+    """
+    (slot, spread), (pixel, step) = slots, pixels
+    words = f"<{_AT_ONCE} x i64>"
+
+    def splat(value: str) -> str:
+        one = b.op(f"insertelement {words} poison, i64 {value}, i64 0")
+        zeros = f"<{_AT_ONCE} x i32> zeroinitializer"
+        return b.op(f"shufflevector {words} {one}, {words} poison, {zeros}")
+
+    dense = b.op(f"icmp eq i64 {spread}, 1")
+    whole = b.op(f"and i64 {count}, {-_AT_ONCE}")
+    whole = b.op(f"select i1 {dense}, i64 {whole}, i64 0")
+    numbers = ", ".join(f"i64 {i}" for i in range(_AT_ONCE))
+    steps = b.op(f"mul {words} {splat(step)}, <{numbers}>")
+    start = splat(b.op(f"ptrtoint ptr {pixel} to i64"))
+    start = b.op(f"add {words} {start}, {steps}")
+    further = splat(b.op(f"mul i64 {step}, {_AT_ONCE}"))
+    with b.carrying("0", whole, str(_AT_ONCE), [(words, start)]) as turn:
+        place = b.op(f"getelementptr ptr, ptr {slot}, i64 {turn.index}")
+        b(f"store {words} {turn.values[0]}, ptr {place}, align 8")
+        turn.next = [b.op(f"add {words} {turn.values[0]}, {further}")]
+    with b.loop(whole, count) as i:
+        place = b.op(f"mul i64 {i}, {spread}")
+        place = b.op(f"getelementptr ptr, ptr {slot}, i64 {place}")
+        address = b.op(f"mul i64 {i}, {step}")
+        address = b.op(f"getelementptr i8, ptr {pixel}, i64 {address}")
+        b(f"store ptr {address}, ptr {place}, align 8")
 
 
 def _zeros(b: Builder, line: str, first: str, stop: str) -> None:

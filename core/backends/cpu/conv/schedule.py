@@ -36,7 +36,7 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, is_dim, is_one, one, settled
+from treadle.dims import hint, is_dim, is_one, never_positive, one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
@@ -344,15 +344,15 @@ def _columns(x: Axis) -> tuple[int, int]:
 
 def is_in_place(spec: ConvSpec) -> bool:
     """Whether no position that the filter visits needs a zero. The kernel has other
-    arguments then: for sizes that are not fixed it is a question like one of a user,
-    which is not asked if an end that is known reaches beyond its image."""
+    arguments then, and it has the same bits: where only some sizes need none, a copy
+    with zeros around it is right for all."""
     axes = spec.z, spec.y, spec.x
     if spec.fused_input or any(axis.in_dilation != 1 for axis in axes):
         return False
     if spec.input.column != 1 and not one(spec.channels):
         return False
     beyond = [(a.padding, a.padded - a.padding - a.size) for a in axes]
-    return all(n <= 0 for n in sorted(chain(*beyond), key=is_dim))
+    return all(map(never_positive, chain(*beyond)))
 
 
 def _segments(spec: ConvSpec, words: list[int]) -> list[int]:

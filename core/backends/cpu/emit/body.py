@@ -59,8 +59,9 @@ class Frame:
 
     A varying instruction has one vector per unrolled copy, a uniform one a scalar.
     index: the place along inner of the first lane. mask: its active lanes (None: all),
-    which are the first `active` ones; `few` of them, if that is known. turns: whether
-    every two copies are the even and the odd elements of their vectors.
+    which are the first `active` ones, or all if those are more; `few` of them, if that
+    is known. turns: whether every two copies are the even and the odd elements of their
+    vectors.
     """
 
     positions: Sequence[Word | str]
@@ -370,7 +371,9 @@ class Body:
                 place = self._lane_place(i, frame, copy, number)
                 combine(place, value.lane(number))
             return
-        with self.b.loop("0", frame.active or str(self.lanes)) as lane:
+        most = str(self.lanes)
+        active = self.b.least(frame.active, most) if frame.active else most
+        with self.b.loop("0", active) as lane:
             combine(where.lane(lane).text, value.lane(lane))
 
     @contextmanager
@@ -473,11 +476,15 @@ def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
     return rounded(new, dtype) if is_half(dtype) else new
 
 
-def limit(b: Builder, frame: Frame, high: str, lanes: int) -> None:
-    """Masks off the lanes of a frame that are not below `high`."""
-    left = b.op(f"sub i64 {high}, {frame.index}")
-    is_short = b.op(f"icmp slt i64 {left}, {lanes}")
-    frame.active = b.op(f"select i1 {is_short}, i64 {left}, i64 {lanes}")
+def limit(b: Builder, frame: Frame, high: str, lanes: int, near: bool = False) -> None:
+    """Masks off the lanes of a frame that are not below `high`.
+
+    near: whether that is known to be less than 2**32 away. The number of active lanes
+    may then be more than there are.
+    """
+    frame.active = b.op(f"sub i64 {high}, {frame.index}")
+    if not near:
+        frame.active = b.least(frame.active, str(lanes))
     count = Value(b, b.op(f"trunc i64 {frame.active} to i32"), "i32", 1)
     frame.mask = lane_numbers(b, "i32", lanes).compare("ult", count)
 

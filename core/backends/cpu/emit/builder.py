@@ -46,6 +46,7 @@ class Builder:
         self.library: dict[str, str] = {}
         self.block = "entry"
         self._count = 0
+        self._made: dict[tuple[str, str], str] = {}
 
     def __call__(self, line: str) -> None:
         self.lines.append("  " + line)
@@ -65,6 +66,13 @@ class Builder:
         result = f"%t{self._count}"
         self.lines.append(f"  {result} = {expression}")
         return result
+
+    def in_block(self, expression: str) -> str:
+        """The same of what is known not to change: emitted once in a block."""
+        key = self.block, expression
+        if key not in self._made:
+            self._made[key] = self.op(expression)
+        return self._made[key]
 
     def least(self, x: str, y: str) -> str:
         """The smaller of two i64."""

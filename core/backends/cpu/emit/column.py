@@ -50,7 +50,7 @@ class ColumnSweeps:
         the block that begins at `first`."""
         held, ending = Frame(positions, copies, low), self._ending
         if masked:
-            limit(self.b, held, self.arguments.inner, self.lanes)
+            limit(self.b, held, self.arguments.inner, self.lanes, near=True)
         before = ending.before if ending else self.plan.held
         for s, sweep in enumerate(self.plan.sweeps):
             for i in before[s]:

@@ -55,7 +55,7 @@ class Ending:
                 self._vector(Frame(positions, 1, i), first)
         with b.loop(rest, end, str(lanes)) as i:
             frame = Frame(positions, 1, i)
-            limit(b, frame, end, lanes)
+            limit(b, frame, end, lanes, near=True)
             self._vector(frame, first)
 
     def _vector(self, frame: Frame, first: str) -> None:

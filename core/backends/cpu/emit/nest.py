@@ -18,6 +18,7 @@ from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
+from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_columns, knows
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.outer import (
@@ -63,7 +64,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     Args:
       entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
-        same with short rows, "open" with both; "points" for elementwise nests with
+        same with short rows, "open" with both; any of these with a number of columns at
+        its end, for which there is code beside; "points" for elementwise nests with
         vectors from row to row; those of `squares.py`; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
@@ -103,7 +105,10 @@ def _row_task(
     squares = None
     if entry in STEPS:
         squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
-    together: list[AcrossSweeps | SeveralRows | RunningAcross] = []
+    together: list[KnownSweeps | AcrossSweeps | SeveralRows | RunningAcross] = []
+    entry, known = entry_and_columns(entry)
+    if knows(nest, known, lanes):
+        together.append(KnownSweeps(b, nest, arguments, lanes, known))
     if entry == "few" and runs_across(nest):
         together.append(RunningAcross(b, nest, arguments, lanes))
     if entry in ("few", "open") and goes_across(nest, lanes):

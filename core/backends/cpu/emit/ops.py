@@ -25,7 +25,7 @@ from treadle.backends.cpu.emit.lanes import (
     select,
 )
 from treadle.backends.cpu.foreign.scalar import emit_call
-from treadle.backends.cpu.math import library
+from treadle.backends.cpu.math import library, threefry
 from treadle.backends.cpu.math.special import (
     polygamma,
     power_of_integers,
@@ -351,23 +351,12 @@ def _function(instr: Instr, dtype: np.dtype, *args: Value) -> Value:
     return library.call(instr.name, *args)
 
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
 @rule("threefry2x32")
 def _threefry(
     instr: Instr, dtype: np.dtype, k0: Value, k1: Value, x0: Value, x1: Value
 ) -> Value:
-    """A word of Threefry-2x32 with 20 rounds (Salmon et al., 2011)."""
-    keys = (k0, k1, k0 ^ k1 ^ 0x1BD11BDA)
-    x0, x1 = x0 + keys[0], x1 + keys[1]
-    for group in range(5):
-        for distance in _ROTATIONS[group % 2]:
-            x0 = x0 + x1
-            x1 = intrinsic("fshl", x1, x1, distance) ^ x0
-        x0 = x0 + keys[(group + 1) % 3]
-        x1 = x1 + (keys[(group + 2) % 3] + (group + 1))
-    return {"first": x0, "second": x1}.get(instr.attr) or x0 ^ x1
+    first, second = threefry.words(k0, k1, x0, x1)
+    return {"first": first, "second": second}.get(instr.attr) or first ^ second
 
 
 @rule(CALL)

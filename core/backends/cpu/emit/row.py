@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -205,7 +206,7 @@ class RowSweeps:
         flat = [p for row in parts for p in row]
         with b.carrying(middle, high, str(self.lanes), carried(flat)) as turn:
             before, count = renamed(flat, turn.values), len(first)
-            masked = self._masked(rows[0], turn.index, high)
+            masked = self._masked(rows[0], turn.index, high, near=copies > 0)
             for n, held in enumerate(rows):
                 frame = replace(masked, parent=held, positions=held.positions)
                 frame.values, frame.splats, frame.addresses = {}, {}, {}
@@ -229,7 +230,9 @@ class RowSweeps:
             for part in r.identity(b, self.lanes, copy * self.lanes)
         ]
         before = b.block
-        with b.when(b.op(f"icmp slt i64 {low}, {high}")):
+        # Without totals to merge there is nothing to leave out: no turn, no code runs.
+        some = b.when(b.op(f"icmp slt i64 {low}, {high}")) if parts else nullcontext()
+        with some:
             for held in rows:
                 step = str(copies * self.lanes)
                 with b.carrying(low, high, step, carried(parts)) as turn:
@@ -270,8 +273,8 @@ class RowSweeps:
         b = self.b
         which = [i for i in sweep.body if is_running(self.nest.body[i])]
         before = [x for i in which for x in carried_first(b, *self.body.running(i), 1)]
-        middle = "0"
-        if unrolling(self.nest, sweep):
+        middle, near = "0", unrolling(self.nest, sweep) > 0
+        if near:
             middle = b.op(f"and i64 {high}, {-self.lanes}")
             before = self._running_blocks(
                 sweep,
@@ -281,7 +284,7 @@ class RowSweeps:
                 lambda at: Frame(held.positions, 1, at, parent=held),
             )
         self._running_blocks(
-            sweep, before, middle, high, lambda at: self._masked(held, at, high)
+            sweep, before, middle, high, lambda at: self._masked(held, at, high, near)
         )
 
     def _running_blocks(
@@ -339,10 +342,10 @@ class RowSweeps:
             after += state
         return after
 
-    def _masked(self, held: Frame, index: str, high: str) -> Frame:
+    def _masked(self, held: Frame, index: str, high: str, near: bool = False) -> Frame:
         """A frame for the lanes that are left from `index` on."""
         frame = Frame(held.positions, 1, index, parent=held)
-        limit(self.b, frame, high, self.lanes)
+        limit(self.b, frame, high, self.lanes, near)
         return frame
 
     def _turn(

@@ -17,7 +17,7 @@ from treadle.backends.cpu.emit.access import Arguments, load, read, store
 from treadle.backends.cpu.emit.across import may_go_across
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import Value, host_lanes
+from treadle.backends.cpu.emit.lanes import Value, host_lanes, register_kind, type_name
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.turned import (
@@ -29,6 +29,7 @@ from treadle.backends.cpu.emit.turned import (
     turned_plan,
     vector_at,
 )
+from treadle.backends.cpu.run.shared import MANY, SHARED
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import Sweep, schedule
@@ -145,9 +146,10 @@ class SeveralRows:
                 for (block, dtype), total in zip(ends, totals, strict=True):
                     store(b, vector_at(b, lanes, block, dtype, r), total, dtype, None)
         for i in sweep.reductions:
-            ends_of_rows = [self._end(i, str(k)) for k in range(lanes)]
-            result = across_rows(self.rows.body.reduction(i), ends_of_rows)
-            held.values[i] = [self.across.settled(i, result[-1])]
+            reduction = self.rows.body.reduction(i)
+            across = _called_across_rows if lanes >= MANY else _across_rows
+            result = across(b, reduction, lanes, self._ends(i))
+            held.values[i] = [self.across.settled(i, result)]
 
     def _frame(self, used: set[int], held: Frame, r: str) -> Frame:
         """Of the r-th of the rows: where its operands stand, and what is given."""
@@ -179,22 +181,42 @@ class SeveralRows:
         offset = self.b.op(f"mul i64 {r}, {size}")
         return self.b.op(f"getelementptr i8, ptr {self.kept[i]}, i64 {offset}")
 
-    def _ends(self, i: int) -> list[tuple[str, np.dtype]]:
-        """The blocks of a reduction's parts, a vector for each row."""
+    def _ends(self, i: int) -> Ends:
         dtypes = part_dtypes(self.nest, self.nest.body[i])
         return list(zip(self.ends[i], dtypes, strict=True))
 
-    def _end(self, i: int, row: str) -> Parts:
-        return [
-            load(
-                self.b,
-                vector_at(self.b, self.lanes, block, d, row),
-                d,
-                self.lanes,
-                None,
-            )
-            for block, d in self._ends(i)
-        ]
+
+Ends = list[tuple[str, np.dtype]]
+"""Blocks of the parts of a reduction, a vector for each row."""
+
+
+def _across_rows(b: Builder, r: Reduction, lanes: int, ends: Ends) -> Value:
+    """The last part of `across_rows`."""
+    rows = [
+        [load(b, vector_at(b, lanes, at, d, str(k)), d, lanes, None) for at, d in ends]
+        for k in range(lanes)
+    ]
+    return across_rows(r, rows)[-1]
+
+
+def _called_across_rows(b: Builder, r: Reduction, lanes: int, ends: Ends) -> Value:
+    """The same, by a function that many kernels share."""
+    names = [r.name, r.dtype.name, *([r.index.name] if r.index else [])]
+    symbol = f"@treadle.across_rows.{'.'.join(names)}.{lanes}"
+    kind = register_kind(r.index or r.dtype)
+    result = type_name(kind, lanes)
+    if symbol not in b.library:
+        inner = Builder()
+        own = [(f"%block{n}", dtype) for n, (_, dtype) in enumerate(ends)]
+        parameters = ", ".join([f"ptr {block}" for block, _ in own])
+        signature = f"define internal {result} {symbol}({parameters}) {SHARED}"
+        with inner.function(signature):
+            found = _across_rows(inner, r, lanes, own)
+            inner(f"ret {result} {found.text}")
+        b.library[symbol] = "\n".join(inner.lines)
+        b.declarations |= inner.declarations
+    given = ", ".join([f"ptr {block}" for block, _ in ends])
+    return Value(b, b.op(f"call {result} {symbol}({given})"), kind, lanes)
 
 
 def across_rows(r: Reduction, rows: list[Parts]) -> Parts:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, type_name
+from treadle.backends.cpu.run.shared import SHARED
 
 _PIECE = 4
 """Columns that are turned together."""
@@ -88,9 +89,7 @@ def _call(
     if symbol not in b.library:
         inner = Builder()
         parameters = "ptr %far, i64 %down, i64 %along, i64 %columns, ptr %at"
-        with inner.function(
-            f"define internal void {symbol}({parameters}) noinline nounwind"
-        ):
+        with inner.function(f"define internal void {symbol}({parameters}) {SHARED}"):
             emit(_Turn(inner, f"i{width}", lanes))
             inner("ret void")
         b.library[symbol] = "\n".join(inner.lines)
@@ -242,7 +241,7 @@ def _is_dense(t: _Turn, columns: int) -> str:
     return t.both(t.is_("eq", "%along", 1), t.both(wide, far))
 
 
-def _interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
+def interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
     """Lanes of several vectors, numbered one vector after the other."""
     n, found = vectors[0].lanes, vectors[0]
     for k, other in enumerate(vectors[1:], 1):
@@ -262,7 +261,7 @@ def _emit_in(t: _Turn) -> None:
             rows = [t.load(t.moved("%far", k * lanes), lanes) for k in range(n)]
             for column in range(n):
                 picks = [r * n + column for r in range(lanes)]
-                t.store(_interleaved(rows, picks), t.near(str(column)))
+                t.store(interleaved(rows, picks), t.near(str(column)))
     _emit_repeated_in(t)
     along = t.is_("eq", "%along", 1)
 
@@ -315,7 +314,7 @@ def _emit_out(t: _Turn) -> None:
             for k in range(n):
                 written = range(k * lanes, (k + 1) * lanes)
                 picks = [p % n * lanes + p // n for p in written]
-                t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
+                t.store(interleaved(columns, picks), t.moved("%far", k * lanes))
     _emit_side_by_side_out(t)
     along = t.is_("eq", "%along", 1)
 

@@ -27,6 +27,7 @@ from treadle.backends.cpu.emit.lanes import (
     memory_kind,
     select,
 )
+from treadle.backends.cpu.run.shared import SHARED
 from treadle.backends.cpu.target import host
 
 MOST_WINDOWS = 8
@@ -112,9 +113,7 @@ def _made(
         inner = Builder()
         names = ("vectors", "along", "down", "row", "below", "beside", "words")
         parameters = ", ".join(["ptr %at", *(f"i64 %{n}" for n in names)])
-        with inner.function(
-            f"define internal i64 {symbol}({parameters}) noinline nounwind"
-        ):
+        with inner.function(f"define internal i64 {symbol}({parameters}) {SHARED}"):
             emit(inner, lanes)
         b.library[symbol] = "\n".join(inner.lines)
     # As long as it has to be: entries 4096 bytes apart would share lines of the cache.

@@ -33,6 +33,7 @@ from treadle.backends.cpu.lapack.lanes import (
     place,
     unpack,
 )
+from treadle.backends.cpu.run.shared import SHARED
 
 PANEL = 4
 """Columns that are begun together."""
@@ -41,7 +42,7 @@ PANEL = 4
 def emit(b: Builder, of: Slab, name: str) -> None:
     """The function that factors matrices in lanes."""
     emit_less(b, of, conj=True)
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         n = size(b, 0)
         count = scaled(b, n, n)
         pack(b, of, matrix(b, 1), count, "%room")
@@ -52,7 +53,7 @@ def emit(b: Builder, of: Slab, name: str) -> None:
 
 def emit_alone(b: Builder, of: Slab, name: str) -> None:
     """The function that factors one matrix."""
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         _emit_alone(b, of, size(b, 0))
         b("ret void")
 

@@ -30,13 +30,14 @@ from treadle.backends.cpu.lapack.lanes import (
 )
 from treadle.backends.cpu.lapack.small import TRANSPOSED
 from treadle.backends.cpu.lapack.substitution import emit_substitute, substitute
+from treadle.backends.cpu.run.shared import SHARED
 
 
 def emit(b: Builder, of: Slab, name: str) -> None:
     """The function that factors matrices (of m rows and n columns)."""
     _emit_exchange(b, of)
     _emit_whole(b, of)
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         m, n, k = (size(b, i) for i in range(3))
         count = scaled(b, m, n)
         pivots = behind(b, of, count, "%room")
@@ -105,7 +106,7 @@ def _emit_exchange(b: Builder, of: Slab) -> None:
     """``exchange``: rows of all columns, and of the order, in each lane its own."""
     with b.function(
         f"define internal void {of.name('exchange')}(ptr %a, i64 %column, ptr %order,"
-        " ptr %pivot, i64 %i, i64 %m, i64 %n) noinline"
+        f" ptr %pivot, i64 %i, i64 %m, i64 %n) {SHARED}"
     ):
         pivot = _get(b, of, "%pivot")
         with b.loop("0", "%n") as j:
@@ -180,7 +181,7 @@ def _emit_whole(b: Builder, of: Slab) -> None:
     """``out``: columns of a slab of whole numbers, to memory."""
     with b.function(
         f"define internal void {of.name('out')}(ptr %memory, i64 %step, i64 %last,"
-        " ptr %slab, i64 %length) noinline"
+        f" ptr %slab, i64 %length) {SHARED}"
     ):
         with b.loop("0", b.op("add i64 %last, 1")) as lane:
             to = place(b, "%memory", (lane, "%step"))
@@ -203,7 +204,7 @@ def emit_solve(b: Builder, of: Slab, name: str) -> None:
     """The function that solves systems by their factors and order."""
     emit_substitute(b, of)
     _emit_rows(b, of)
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         n, columns, how = (size(b, i) for i in range(3))
         squares, count = scaled(b, n, n), scaled(b, n, columns)
         second = behind(b, of, squares, "%room")
@@ -240,7 +241,7 @@ def _emit_rows(b: Builder, of: Slab) -> None:
     with b.function(
         f"define internal void {of.name('rows')}(ptr noalias %to, i64 %to_step,"
         " ptr noalias %source, i64 %source_step, ptr %order, i64 %order_step,"
-        " i64 %last, i64 %n, i64 %count, i1 %scatters) noinline"
+        f" i64 %last, i64 %n, i64 %count, i1 %scatters) {SHARED}"
     ):
         with b.loop("0", b.op("add i64 %last, 1")) as lane:
             to = place(b, "%to", (lane, "%to_step"))

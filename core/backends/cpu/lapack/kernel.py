@@ -10,10 +10,11 @@ from functools import cache, partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack import together, turning
+from treadle.backends.cpu.lapack import exponent, together, turning
 from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
 from treadle.backends.cpu.lapack.small import SmallWord
 from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.run.shared import SHARED
 from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
 
 _SYMBOL = "lapack_calls"
@@ -69,8 +70,9 @@ def emit(symbol: str, small: Small | None) -> str:
             with b.carrying("0", steps, "1", [("ptr", first)]) as turn:
                 step = turn.values[0]
                 failed = b.op(f"icmp ne i64 {b.op(f'load i64, ptr {status}')}, 0")
-                when = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.ALWAYS}")
-                with b.when(b.op(f"icmp ule i64 {_word(b, step, '1')}, {when}")):
+                now = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.SOUND}")
+                when = b.op(f"and i64 {_word(b, step, '1')}, {now}")
+                with b.when(b.op(f"icmp ne i64 {when}, 0")):
                     b(f"call void @step(ptr {step}, ptr {places})")
                 length = b.op(f"mul i64 {_word(b, step, '2')}, 3")
                 turn.next = [_item(b, step, b.op(f"add i64 {length}, 3"))]
@@ -89,7 +91,7 @@ def _word(b: Builder, base: str, index: str) -> str:
 
 def _emit_step(b: Builder) -> None:
     """``step``: finds the addresses of the arguments, and calls the routine."""
-    with b.function("define internal void @step(ptr %step, ptr %places) nounwind"):
+    with b.function(f"define internal void @step(ptr %step, ptr %places) {SHARED}"):
         found = b.op(f"alloca [{MOST_ARGUMENTS} x i64]")
         with b.loop("0", str(MOST_ARGUMENTS)) as i:
             # Behind its arguments, Fortran has the lengths of those that are letters.
@@ -107,7 +109,7 @@ def _emit_step(b: Builder) -> None:
             word = b.op(f"ptrtoint ptr {address} to i64")
             b(f"store i64 {word}, ptr {_item(b, found, i)}")
         what = _word(b, "%step", "0")
-        for number, emit_one in enumerate((_bytes, _swaps, _rows, _pairs, _turned), 1):
+        for number, emit_one in enumerate(_EMITTERS, 1):
             with b.when(b.op(f"icmp eq i64 {what}, {number}")):
                 emit_one(_Found(b, found))
         with b.when(b.op(f"icmp uge i64 {what}, {len(BUILT_IN)}")):
@@ -176,7 +178,7 @@ def _rows(args: _Found) -> None:
 
 
 def _pairs(args: _Found) -> None:
-    b, size = args.b, args.number(4)
+    b, size = args.b, args.number(5)
     for kind, nbytes in (("float", 4), ("double", 8)):
         with b.when(b.op(f"icmp eq i64 {size}, {nbytes}")):
             _pairs_of(args, kind)
@@ -184,7 +186,7 @@ def _pairs(args: _Found) -> None:
 
 def _pairs_of(args: _Found, kind: str) -> None:
     b, (to, values, vectors) = args.b, (args.pointer(i) for i in range(3))
-    n = args.number(3)
+    n, apart = args.number(3), args.number(4)
 
     def at(base: str, i: str) -> str:
         return b.op(f"getelementptr {kind}, ptr {base}, i64 {i}")
@@ -196,8 +198,8 @@ def _pairs_of(args: _Found, kind: str) -> None:
             is_so = b.op(f"fcmp {compare} {kind} {part}, 0.0")
             signs.append((is_so, b.op(f"zext i1 {is_so} to i64")))
         (first, ahead), (second, back) = signs
-        real_row = b.op(f"mul i64 {b.op(f'sub i64 {j}, {back}')}, {n}")
-        other_row = b.op(f"mul i64 {b.op(f'add i64 {j}, {ahead}')}, {n}")
+        real_row = b.op(f"mul i64 {b.op(f'sub i64 {j}, {back}')}, {apart}")
+        other_row = b.op(f"mul i64 {b.op(f'add i64 {j}, {ahead}')}, {apart}")
         with b.loop("0", n) as i:
             real = b.op(
                 f"load {kind}, ptr {at(vectors, b.op(f'add i64 {real_row}, {i}'))}"
@@ -216,13 +218,21 @@ def _pairs_of(args: _Found, kind: str) -> None:
 
 def _turned(args: _Found) -> None:
     to, source = args.pointer(0), args.pointer(1)
-    rows, columns, stride, itemsize = (args.number(i) for i in range(2, 6))
-    turning.emit(args.b, turning.Turn(to, source, rows, columns, stride), itemsize)
+    *sizes, itemsize = (args.number(i) for i in range(2, 7))
+    turning.emit(args.b, turning.Turn(to, source, *sizes), itemsize)
+
+
+def _exponent(args: _Found) -> None:
+    to, numbers = args.pointer(0), args.pointer(1)
+    exponent.emit(args.b, to, numbers, args.number(2), args.number(3))
+
+
+_EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent
 
 
 def _emit_pin(b: Builder) -> None:
     """``pin``: one task more (or less, for -1) that needs OpenBLAS on one thread."""
-    with b.function("define internal void @pin(ptr %args, i64 %more) nounwind"):
+    with b.function(f"define internal void @pin(ptr %args, i64 %more) {SHARED}"):
         args = Args(b)
         state = args(Word.PINNED, "ptr")
         count, had = _item(b, state, "1"), _item(b, state, "2")

@@ -28,6 +28,7 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.fourier.lanes import Lanes, at, scaled
+from treadle.backends.cpu.run.shared import SHARED
 from treadle.backends.cpu.target import host
 
 
@@ -164,7 +165,7 @@ def emit_moves(b: Builder, of: Slab) -> None:
     the next. The last one, whose number in the slab is given, fills the lanes that are
     left."""
     for what in ("pack", "unpack"):
-        with b.function(f"define internal void {of.name(what)}{_MOVED} noinline"):
+        with b.function(f"define internal void {of.name(what)}{_MOVED} {SHARED}"):
             if of.count == 1:
                 _copy(b, of, what == "pack")
             else:
@@ -230,20 +231,26 @@ def _emit_out(
         access.store(b, at(b, x, offset), row, of.real, mask)
 
 
-def pack(b: Builder, of: Slab, matrix: Matrix, count: str, to: str) -> None:
-    """Brings the numbers of matrices into a slab."""
-    _move(b, of.name("pack"), of, matrix, count, to)
+def pack(
+    b: Builder, of: Slab, matrix: Matrix, count: str, to: str, last: str = "%last"
+) -> None:
+    """Brings the numbers of matrices into a slab; the last one has this number."""
+    _move(b, of.name("pack"), of, matrix, count, (to, last))
 
 
-def unpack(b: Builder, of: Slab, matrix: Matrix, count: str, source: str) -> None:
+def unpack(
+    b: Builder, of: Slab, matrix: Matrix, count: str, source: str, last: str = "%last"
+) -> None:
     """Writes matrices from a slab."""
-    _move(b, of.name("unpack"), of, matrix, count, source)
+    _move(b, of.name("unpack"), of, matrix, count, (source, last))
 
 
-def _move(b: Builder, name: str, of: Slab, m: Matrix, count: str, slab: str) -> None:
+def _move(
+    b: Builder, name: str, of: Slab, m: Matrix, count: str, slab: tuple[str, str]
+) -> None:
     parts = scaled(b, count, of.parts)
-    where = f"ptr {m.base}, i64 {m.step}, i64 %last"
-    b(f"call void {name}({where}, i64 {parts}, ptr {slab})")
+    where = f"ptr {m.base}, i64 {m.step}, i64 {slab[1]}"
+    b(f"call void {name}({where}, i64 {parts}, ptr {slab[0]})")
 
 
 # Sums of products ---------------------------------------------------------------------
@@ -295,7 +302,7 @@ def emit_less(b: Builder, of: Slab, conj: bool = False) -> None:
     name = of.name("less_conj" if conj else "less")
     height, width = (4, 4) if host().vector_bytes == 64 else (2, 4)
     width //= of.parts
-    with b.function(f"define internal void {name}{_LESS} noinline"):
+    with b.function(f"define internal void {name}{_LESS} {SHARED}"):
         with b.when(b.op("icmp sgt i64 %count, 0")):
             rows = b.op(f"and i64 %rows, {-height}")
             columns = b.op(f"and i64 %columns, {-width}")

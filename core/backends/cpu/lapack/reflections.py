@@ -24,6 +24,7 @@ from treadle.backends.cpu.lapack.lanes import (
     place,
     unpack,
 )
+from treadle.backends.cpu.run.shared import SHARED
 
 _REFLECT = (
     "(ptr %v, i64 %v_row, ptr %tau, ptr %a, i64 %a_row, i64 %a_column, i64 %rows,"
@@ -44,7 +45,7 @@ def emit(b: Builder, of: Slab, name: str, orthogonal: bool = True) -> None:
     are asked for, or rows of R alone)."""
     _emit_reflect(b, of)
     _emit_column(b, of)
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         m, n, columns = (size(b, i) for i in range(3))
         k, count = b.least(m, n), scaled(b, m, n)
         made = scaled(b, m, columns) if orthogonal else "0"
@@ -97,7 +98,7 @@ def _emit_column(b: Builder, of: Slab) -> None:
     """``column``: makes the vector of a reflection of a column, and its factor tau."""
     with b.function(
         f"define internal void {of.name('column')}(ptr %x, i64 %step, i64 %rows,"
-        " ptr %tau) noinline"
+        f" ptr %tau) {SHARED}"
     ):
         largest = _over(b, of, "0", lambda t, x: intrinsic("maxnum", t, _size(x)))
         high, down, low, up = _RANGES[of.lanes.kind]
@@ -172,7 +173,7 @@ def _call(
 def _emit_reflect(b: Builder, of: Slab) -> None:
     """``reflect``, what `_call` calls."""
     width = _WIDTH // of.parts
-    with b.function(f"define internal void {of.name('reflect')}{_REFLECT} noinline"):
+    with b.function(f"define internal void {of.name('reflect')}{_REFLECT} {SHARED}"):
         tau = of.load(b, "%tau")
         if of.parts == 2:
             re, im = tau.parts

@@ -31,7 +31,7 @@ from treadle.trace.routine import (
 )
 
 CONSTANT = -1
-BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned")
+BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned", "exponent")
 """What is no call, by number."""
 
 _WORTH_SPLITTING_NS = 30_000
@@ -53,11 +53,12 @@ class Word(IntEnum):
 
 
 class When(IntEnum):
-    """When a step is done: FAILED is after a failure only."""
+    """When a step is done: if all is SOUND, or if something has FAILED, or both."""
 
-    ALWAYS = 0
-    FAILED = 1
-    NEVER = 2
+    NEVER = 0
+    SOUND = 1
+    FAILED = 2
+    ALWAYS = 3
 
 
 TABLE = Word.SMALL + small.WORDS
@@ -115,15 +116,17 @@ def words(
 def _step(step: RoutineCall, address: Callable[[str], int]) -> list[Any]:
     built_in = step.name in BUILT_IN
     what = BUILT_IN.index(step.name) if built_in else address(step.name)
-    when = number(_when, (int(step.failed), step.needed))
+    when = number(_when, (int(step.failed), int(step.sound), step.needed))
     found: list[Any] = [what, when, len(step.args)]
     for arg in step.args:
         found += _argument(arg)
     return found
 
 
-def _when(failed: int, needed: int) -> int:
-    return When.FAILED if failed else When.ALWAYS if needed else When.NEVER
+def _when(failed: int, sound: int, needed: int) -> int:
+    if not needed:
+        return When.NEVER
+    return When.FAILED if failed else When.SOUND if sound else When.ALWAYS
 
 
 def _argument(arg: Argument) -> list[Any]:

@@ -21,6 +21,7 @@ LEFT, LOWER, TRANSPOSED, UNIT = 1, 2, 4, 8
 class SmallWord(IntEnum):
     """Words about small matrices, then `MOST_SIZES` words for their sizes.
 
+    IS_SMALL: 0, or a `Size`.
     FEW: as many matrices are better done one by one.
     """
 
@@ -31,7 +32,19 @@ class SmallWord(IntEnum):
     SIZES = 4
 
 
+class Size(IntEnum):
+    """What matrices are: small, or small triangles with many right sides."""
+
+    SMALL = 1
+    WIDE = 2
+
+
 WORDS = len(SmallWord) - 1 + MOST_SIZES
+AT_ONCE = 8
+"""Vectors of right sides that are solved for together."""
+_MOST_SIDES = 64
+_MOST_ROWS = 128  # of a triangle: not measured beyond
+_ALL = 1 << 62
 
 
 def room(script: Script) -> int:
@@ -49,7 +62,8 @@ def group(script: Script) -> int:
     small = script.small
     if small is None:
         return 1
-    return number(_group, (slab(small.dtype).count, small.what, *small.sizes), low=1)
+    of = slab(small.dtype)
+    return number(_group, (of.count, small.what, of.parts, *small.sizes), low=1)
 
 
 def words(script: Script, place: Any, per_task: int) -> list[Any]:
@@ -57,36 +71,44 @@ def words(script: Script, place: Any, per_task: int) -> list[Any]:
     small = script.small
     if small is None:
         return [0] * WORDS
-    given = small.what, *small.sizes
+    given = small.what, slab(small.dtype).parts, *small.sizes
     sizes = [*small.sizes, *[0] * (MOST_SIZES - len(small.sizes))]
     return [number(_is_small, given), number(_few, given), place, per_task, *sizes]
 
 
-def _is_small(what: str, n: int, *others: int) -> int:
+def _is_small(what: str, parts: int, n: int, *others: int) -> int:
     if what == "cholesky":
-        return int(n <= 64)
+        return Size.SMALL if n <= 64 else 0
     if what in ("qr", "triangle"):
-        return int(n * max(others) <= 1024)
-    return int(n <= 16 and others[0] <= 64)
+        return Size.SMALL if n * max(others) <= 1024 else 0
+    if n <= 16 and others[0] <= _MOST_SIDES:
+        return Size.SMALL
+    wide = what == "triangular_solve" and parts == 1 and n <= _MOST_ROWS
+    return Size.WIDE if wide and others[0] > _MOST_SIDES else 0
 
 
-def _few(what: str, n: int, *others: int) -> int:
+def _few(what: str, parts: int, n: int, *others: int) -> int:
+    if _is_small(what, parts, n, *others) == Size.WIDE:
+        return _ALL
     return n if what == "cholesky" and n > 40 else 2
 
 
 def _group(lanes: int, what: str, *sizes: int) -> int:
-    return lanes if _is_small(what, *sizes) else 1
+    return lanes if _is_small(what, *sizes) == Size.SMALL else 1
 
 
 def _room(what: str, lanes: int, parts: int, itemsize: int, *sizes: int) -> int:
     """Slabs of what goes in and comes out, and of whole numbers."""
-    if not _is_small(what, *sizes):
+    size = _is_small(what, parts, *sizes)
+    if not size:
         return 0
     n, others, *_ = *sizes, 0
 
     def slab_of(numbers: int) -> int:
         return -(-numbers * parts // lanes) * lanes * lanes * itemsize
 
+    if size == Size.WIDE:
+        return slab_of(n * n) + AT_ONCE * slab_of(n)
     if what == "cholesky":
         by_columns = n * parts * -(-n // lanes) * lanes * itemsize
         return max(slab_of(n * n), by_columns)

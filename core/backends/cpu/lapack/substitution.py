@@ -17,6 +17,7 @@ from treadle.backends.cpu.lapack.lanes import (
     unpack,
 )
 from treadle.backends.cpu.lapack.small import LEFT, LOWER, TRANSPOSED, UNIT
+from treadle.backends.cpu.run.shared import SHARED
 
 PANEL = 4
 """Rows that are begun together."""
@@ -30,7 +31,7 @@ _ENTRIES = (
 def emit(b: Builder, of: Slab, name: str) -> None:
     """The function that solves op(A) X = B, or X op(A) = B."""
     emit_substitute(b, of)
-    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+    with b.function(f"define internal void @{name}{PARAMETERS} {SHARED}"):
         n, others, how = (size(b, i) for i in range(3))
         squares, count = scaled(b, n, n), scaled(b, n, others)
         second = behind(b, of, squares, "%room")
@@ -95,7 +96,7 @@ def _from(b: Builder, backward: str, x: Entries, first: tuple[str, str]) -> Entr
 
 def emit_substitute(b: Builder, of: Slab) -> None:
     """``substitute``, for a lower triangle."""
-    signature = f"define internal void {of.name('substitute')}{_ENTRIES} noinline"
+    signature = f"define internal void {of.name('substitute')}{_ENTRIES} {SHARED}"
     with b.function(signature):
         a = Entries("%a", "%a_row", "%a_column")
         x = Entries("%x", "%x_row", "%x_column")

@@ -14,10 +14,11 @@ from treadle.backends.cpu.lapack import (
     elimination,
     reflections,
     substitution,
+    wide,
 )
 from treadle.backends.cpu.lapack.lanes import Slab, emit_less, emit_moves, slab
 from treadle.backends.cpu.lapack.schedule import Word
-from treadle.backends.cpu.lapack.small import SmallWord
+from treadle.backends.cpu.lapack.small import Size, SmallWord
 from treadle.trace.routine import Small
 
 Emit = Callable[[Builder, Slab, str], None]
@@ -46,6 +47,9 @@ def emit(b: Builder, small: Small) -> None:
         emit_moves(b, one)
         emit_less(b, one)
         _EMITS[small.what](b, one, "alone")
+    has_wide = small.what == "triangular_solve" and of.parts == 1
+    if has_wide:
+        wide.emit(b, of)
     with b.function(
         "define internal void @together(ptr %args, i64 %task, i64 %slot) noinline"
     ):
@@ -60,9 +64,16 @@ def emit(b: Builder, small: Small) -> None:
             alone = b.op(f"icmp sle i64 {count}, {few}")
             turn.step = b.op(f"select i1 {alone}, i64 1, i64 {count}")
             last = b.op(f"sub i64 {turn.step}, 1")
+            many = b.op(f"xor i1 {alone}, true")
             rest = f"(ptr %args, i64 {turn.index}, i64 {last}, ptr {room})"
+            if has_wide:
+                what = args(Word.SMALL + SmallWord.IS_SMALL)
+                is_wide = b.op(f"icmp eq i64 {what}, {Size.WIDE}")
+                with b.when(is_wide):
+                    b(f"call void @wide(ptr %args, i64 {turn.index}, ptr {room})")
+                alone = b.op(f"and i1 {alone}, {b.op(f'xor i1 {is_wide}, true')}")
             with b.when(alone):
                 b(f"call void @alone{rest}")
-            with b.when(b.op(f"xor i1 {alone}, true")):
+            with b.when(many):
                 b(f"call void @many{rest}")
         b("ret void")

@@ -24,12 +24,13 @@ _DTYPES = {4: dtypes.float32, 8: dtypes.float64}
 
 class Turn(NamedTuple):
     """A copy: where to, from where, rows and columns of the result, and how many
-    numbers apart rows of the operand begin."""
+    numbers apart rows of the result and of the operand begin."""
 
     to: str
     source: str
     rows: str
     columns: str
+    apart: str
     stride: str
 
 
@@ -72,7 +73,7 @@ def _emit_squares(b: Builder, turn: Turn, dtype: np.dtype) -> None:
             address = line(turn.source, b.op(f"add i64 {j}, {k}"), turn.stride, i)
             found.append(access.load(b, address, dtype, of.count, None))
         for k, vector in enumerate(of.lanes.transposed(found)):
-            address = line(turn.to, b.op(f"add i64 {i}, {k}"), turn.columns, j)
+            address = line(turn.to, b.op(f"add i64 {i}, {k}"), turn.apart, j)
             access.store(b, address, vector, dtype, None)
 
 
@@ -87,4 +88,4 @@ def _emit_numbers(b: Builder, turn: Turn, nbytes: int) -> None:
         last = b.least(b.op(f"add i64 {first}, {_BLOCK}"), turn.columns)
         with b.loop("0", turn.rows) as i, b.loop(first, last) as j:
             x = b.op(f"load {kind}, ptr {at(turn.source, j, turn.stride, i)}, align 4")
-            b(f"store {kind} {x}, ptr {at(turn.to, i, turn.columns, j)}, align 4")
+            b(f"store {kind} {x}, ptr {at(turn.to, i, turn.apart, j)}, align 4")

@@ -55,6 +55,11 @@ _LOG1P_P = (
     *(4.527e-05, 0.49854103, 6.5787325, 29.911919, 60.94967, 57.112965, 20.039553),
 )
 _LOG1P_Q = (1.0, 15.062909, 83.04757, 221.7624, 309.09872, 216.42789, 60.11866)
+# 2 atanh(s) = 2 s + s^3 Q(s^2) for |s| <= 1/3.
+_SOFTPLUS_FLOAT = (
+    *(0.23224329224074028, 0.2170657580086774, 0.28592357994303885),
+    *(0.39999706331929685, 0.6666666732052742),
+)
 # 2 atanh(s) = 2 s + s^3 Q(s^2) for the s = f / (2 + f) of the same range.
 LOG_DOUBLE = (
     *(0.13088034850927555, 0.13268638369266825, 0.15386244737621665),
@@ -159,6 +164,18 @@ def expm1(x: Value) -> Value:
 
 def logistic(x: Value) -> Value:
     return 1.0 / (exp(-x) + 1.0)
+
+
+def softplus(x: Value) -> Value:
+    """Of z = exp(-|x|), log(1 + z) is 2 atanh(s) with s = z / (2 + z) <= 1/3."""
+    z = exp(-magnitude(x))
+    if x.kind == "float":
+        s = z / (z + 2.0)
+        square = s * s
+        small = multiply_add(s * square, polynomial(square, _SOFTPLUS_FLOAT), s * 2.0)
+    else:
+        small = log1p(z)
+    return select(x.compare("ogt", 0.0), x, 0.0) + small
 
 
 def tanh(x: Value) -> Value:
@@ -281,6 +298,7 @@ EXPONENTIALS: dict[str, Callable[..., Value]] = {
     "exp2": exp2,
     "expm1": expm1,
     "logistic": logistic,
+    "softplus": softplus,
     "tanh": tanh,
     "sinh": sinh,
     "cosh": cosh,

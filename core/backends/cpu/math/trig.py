@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from treadle.backends.cpu.emit.lanes import Value, fma, intrinsic, multiply_add, select
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    fma,
+    intrinsic,
+    mangled,
+    multiply_add,
+    select,
+)
 from treadle.backends.cpu.math.exp import (
     INF,
     NAN,
@@ -13,6 +21,7 @@ from treadle.backends.cpu.math.exp import (
     to_int,
     with_sign,
 )
+from treadle.backends.cpu.run.shared import SHARED
 
 PI = 3.141592653589793
 # pi / 2 in three parts of a full mantissa each; with fused multiply-add the differences
@@ -89,19 +98,42 @@ def rescued(result: Value, bad: Value, function: str, *args: Value) -> Value:
     rescue, done = b.fresh_label("rescue"), b.fresh_label("done")
     b(f"br i1 {any_bad.text}, label %{rescue}, label %{done}")
     b.label(rescue)
-    text = result.text
-    for i in range(lanes):
-        passed = ", ".join(f"{kind} {a.lane(i).text}" for a in args)
-        exact = Value(b, b.op(f"call {kind} @{name}({passed})"), kind, 1)
-        one = select(bad.lane(i), exact, result.lane(i)).text
-        if lanes == 1:
-            text = one
-        else:
-            text = b.op(f"insertelement {result.type} {text}, {kind} {one}, i64 {i}")
+    of = _exact if lanes == 1 else _one_by_one
+    text = of(result, bad, name, args)
     b(f"br label %{done}")
     b.label(done)
     phi = f"phi {result.type} [{result.text}, %{before}], [{text}, %{rescue}]"
     return result.new(phi)
+
+
+def _exact(result: Value, bad: Value, name: str, args: tuple[Value, ...]) -> str:
+    """A scalar, from the C library if it is bad."""
+    passed = ", ".join(f"{a.kind} {a.text}" for a in args)
+    exact = result.new(f"call {result.kind} @{name}({passed})")
+    return select(bad, exact, result).text
+
+
+def _one_by_one(result: Value, bad: Value, name: str, args: tuple[Value, ...]) -> str:
+    """Calls a function that asks the C library for each bad lane."""
+    b, kind, lanes = result.b, result.kind, result.lanes
+    symbol = f"@treadle.rescued.{name}.{mangled(kind, lanes)}"
+    given = (result, bad, *args)
+    if symbol not in b.library:
+        inner = Builder()
+        own = [Value(inner, f"%x{i}", x.kind, lanes) for i, x in enumerate(given)]
+        parameters = ", ".join(f"{x.type} {x.text}" for x in own)
+        signature = f"define internal {result.type} {symbol}({parameters}) {SHARED}"
+        with inner.function(signature):
+            text = own[0].text
+            for i in range(lanes):
+                old, is_bad, *some = (x.lane(i) for x in own)
+                one = _exact(old, is_bad, name, (*some,))
+                to = f"{result.type} {text}, {kind} {one}, i64 {i}"
+                text = inner.op(f"insertelement {to}")
+            inner(f"ret {result.type} {text}")
+        b.library[symbol] = "\n".join(inner.lines)
+    passed = ", ".join(f"{x.type} {x.text}" for x in given)
+    return b.op(f"call {result.type} {symbol}({passed})")
 
 
 def _reduced(x: Value) -> tuple[Value, Value]:

@@ -23,27 +23,27 @@ def divided(text: str, symbol: str) -> tuple[str, str]:
     """
     if COLD not in text:
         return text, ""
-    functions, others = _functions(text)
-    cold = {name for name, found in functions.items() if COLD in _head(found)}
-    hot = functions.keys() - cold
+    parts, others = functions(text)
+    cold = {name for name, found in parts.items() if COLD in head(found)}
+    hot = parts.keys() - cold
     # What others see, and what changes, can't be in both.
     once = re.search(rf"^(@.*= (?!{_OWN_CONSTANT})|module asm)", others, re.M)
     if not cold or not hot or once:
         return text, ""
     # Tables of functions are in both.
-    listed = set(_mentions(functions).findall(others))
+    listed = set(mentions(parts).findall(others))
     both = [
-        (own, (_called(functions, own, other) | listed) - own)
+        (own, (_called(parts, own, other) | listed) - own)
         for own, other in ((hot, cold), (cold, hot))
     ]
     shared = both[0][1] | both[1][1]
     texts = []
     for own, called in both:
-        parts = [_declaration(functions[name]) for name in functions if name in called]
-        parts += [found for name, found in functions.items() if name in own]
-        texts.append(exported(others + "".join(parts), shared))
+        found = [declaration(text) for name, text in parts.items() if name in called]
+        found += [text for name, text in parts.items() if name in own]
+        texts.append(exported(others + "".join(found), shared))
     if named := shared - {symbol}:
-        texts = [_mentions(named).sub(rf'@"{symbol}.\1"', text) for text in texts]
+        texts = [mentions(named).sub(rf'@"{symbol}.\1"', text) for text in texts]
     return texts[0], texts[1]
 
 
@@ -53,20 +53,21 @@ def exported(text: str, names: Iterable[str]) -> str:
     return re.sub(pattern, r"define \1", text, flags=re.MULTILINE)
 
 
-def _functions(text: str) -> tuple[dict[str, str], str]:
+def functions(text: str) -> tuple[dict[str, str], str]:
     """The functions of a module by name, and the rest of it."""
-    functions, others = {}, []
+    named, others = {}, []
     *pieces, rest = text.split("\n}\n")
     for piece in pieces:
         start = ("\n" + piece).index("\ndefine ")
         others.append(piece[:start])
         found = piece[start:] + "\n}\n"
         name = found[found.index("@") + 1 :].split("(", 1)[0].strip('"')
-        functions[name] = found
-    return functions, "".join([*others, rest])
+        named[name] = found
+    return named, "".join([*others, rest])
 
 
-def _mentions(names: Iterable[str]) -> re.Pattern[str]:
+def mentions(names: Iterable[str]) -> re.Pattern[str]:
+    """What finds the names where they are used."""
     return re.compile(rf"@({'|'.join(map(re.escape, names))})(?![\w.$-])")
 
 
@@ -74,16 +75,18 @@ def _called(
     functions: dict[str, str], callers: Iterable[str], names: Iterable[str]
 ) -> set[str]:
     """Those functions that some others call."""
-    pattern = _mentions(names)
+    pattern = mentions(names)
     return {x for name in callers for x in pattern.findall(functions[name])}
 
 
-def _head(function: str) -> str:
+def head(function: str) -> str:
+    """What stands before a function's body."""
     return function[: function.index("{\n")]
 
 
-def _declaration(function: str) -> str:
-    head = re.sub(r" %[\w.]+", "", " ".join(_head(function).split()))
+def declaration(function: str) -> str:
+    """Of a function that another module defines."""
+    text = re.sub(r" %[\w.]+", "", " ".join(head(function).split()))
     for word in ("internal", COLD, "noinline", "alwaysinline"):
-        head = head.replace(f" {word}", "", 1)
-    return "declare" + head.removeprefix("define") + "\n"
+        text = text.replace(f" {word}", "", 1)
+    return "declare" + text.removeprefix("define") + "\n"

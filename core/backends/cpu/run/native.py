@@ -17,6 +17,7 @@ from typing import Any
 from treadle.backends import objects
 from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
+from treadle.backends.cpu.run.shared import Shared, apart, module_of
 from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 from treadle.backends.sources import source_digest
@@ -80,8 +81,11 @@ _turns = ShortTurns()
 # What `begin` has begun to compile and no `load` has asked for yet, by key. A forked
 # child has none of the threads that work on it.
 _begun: dict[str, futures.Future[bytes]] = {}
+# Objects of functions that modules share, by symbol: whoever needs one first makes it.
+_shared: dict[str, futures.Future[bytes]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begun.clear)
+    os.register_at_fork(after_in_child=_shared.clear)
 _link_count = 0
 
 
@@ -188,7 +192,11 @@ def _load_missing(missing: list[Source]) -> None:
 
 def object_key(source: Source) -> str:
     """Digest of everything that decides the object code of `source`."""
-    parts = (_environment_digest(), source.symbol, source.key)
+    return _digest_of(source.symbol, source.key)
+
+
+def _digest_of(*what: str) -> str:
+    parts = (_environment_digest(), *what)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
@@ -240,15 +248,55 @@ def _compile(source: Source) -> bytes:
     text = source.emit()
     _dump(source, text)
     try:
-        often, seldom = divided(text, source.symbol)
+        own, shared = apart(text, f"{source.level} {source.folds}")
+        often, seldom = divided(own, source.symbol)
         with _gate:
             code = [_compile_text(often, source.level, source.folds)]
             if seldom:
                 code.append(_compile_text(seldom, 0, False))
+        code += _compiled_once(shared, source) if shared else []
         return _packed(code)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
+
+
+def _compiled_once(shared: Sequence[Shared], source: Source) -> list[bytes]:
+    """The objects of functions that a source has in common with others."""
+    futures_of = {x.symbol: futures.Future[bytes]() for x in shared}
+    made = {name: _shared.setdefault(name, mine) for name, mine in futures_of.items()}
+    # First all that is this thread's to do: no two threads wait for each other.
+    ours = [x for x in shared if made[x.symbol] is futures_of[x.symbol]]
+    try:
+        for symbol, code in _found_or_compiled(ours, source).items():
+            made[symbol].set_result(code)
+    except BaseException as error:
+        for x in ours:
+            _shared.pop(x.symbol, None)
+            made[x.symbol].set_exception(error)
+        raise
+    # Where another thread failed, this one tries.
+    failed = [x for x in shared if made[x.symbol].exception() is not None]
+    again = _found_or_compiled(failed, source)
+    codes = [again.get(name) or future.result() for name, future in made.items()]
+    return list(dict.fromkeys(codes))
+
+
+def _found_or_compiled(shared: Sequence[Shared], source: Source) -> dict[str, bytes]:
+    """Objects by symbol: those on the disk, and one of all others."""
+    if not shared:
+        return {}
+    store, keys = objects.default_store(), {}
+    for x in shared:
+        keys[x.symbol] = _digest_of(x.symbol, "shared")
+    found = dict(zip(keys, store.get_all(list(keys.values())), strict=True))
+    if missing := [x for x in shared if found[x.symbol] is None]:
+        with _gate:
+            code = _compile_text(module_of(missing), source.level, source.folds)
+        for x in missing:
+            store.put(keys[x.symbol], code)
+            found[x.symbol] = code
+    return {symbol: code for symbol, code in found.items() if code is not None}
 
 
 def _packed(objects: Sequence[bytes]) -> bytes:
@@ -378,9 +426,10 @@ def _link(objects: Objects) -> None:
     with _gate, _lock:
         _link_count += 1
         builder = llvm().JITLibraryBuilder()
-        for source, code in objects:
-            for one in _unpacked(code):
-                builder.add_object_img(one)
+        # What several share is there once.
+        for one in dict.fromkeys(x for _, code in objects for x in _unpacked(code)):
+            builder.add_object_img(one)
+        for source, _ in objects:
             for name in source.symbols:
                 builder.export_symbol(name)
         builder.add_current_process()

@@ -67,7 +67,7 @@ def matrix_kernels(function: Callable, *shapes: tuple) -> tuple[set, set]:
     """The parts of matrix kernels that are begun before fusion, and those called.
     Sizes that have a name are open."""
     scope, names = Scope(), {part.value for part in (*gemm.Part, *gemm.Images)}
-    opened = {n: scope.symbol(n, 6) for s in shapes for n in s if isinstance(n, str)}
+    opened = {n: scope.symbol(n, 40) for s in shapes for n in s if isinstance(n, str)}
     types = [
         ArrayType(tuple(opened.get(n, n) for n in shape), np.dtype("float32"))
         for shape in shapes

@@ -144,27 +144,36 @@ def test_shapes(shape, dtype):
     close(found, filter_gradient(image, gradient, spec), gradient[..., 0].size)
 
 
+@pytest.mark.parametrize("dtype", ["float32", bfloat16])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("taps", [2, 3, 4, 5, 6, 7, 8])
-def test_rows_of_taps(taps, stride, dilation):
+def test_rows_of_taps(taps, stride, dilation, dtype):
     """Those of 3 to 7 taps, by 1 or 2, load each pixel once: others do not. Rows have
     1 to 15 outputs: all numbers that tiles have, one of them or two."""
     axes = {"padding": 1}, {"padding": 2, "stride": stride, "dilation": dilation}
     has_row = dilation == 1 and stride < 3 and 3 <= taps <= 7
-    for out in range(1, 16):
+    # Two vectors, one, and a part of one.
+    channels = 37 if dtype == "float32" else 53
+    for out in range(1, 16) if dtype == "float32" else (1, 2, 7, 8, 15):
         width = (out - 1) * stride + (taps - 1) * dilation + 1 - 4
         if width < 1:
             continue
         image, weights, output, spec = depthwise_problem(
-            37, axes, size=(3, width), filter_size=(2, taps), images=2
+            channels,
+            axes,
+            size=(3, width),
+            filter_size=(2, taps),
+            images=2,
+            dtype=dtype,
         )
+        spec = replace(spec, dtype=float32, operands=spec.dtype)
         assert spec.x.out == out
         assert (row_of(spec) is not None) == has_row
-        gradient = output.copy()
-        calls.channelwise(spec, output, image, weights).serial()
-        close(output, forward(image, weights, spec), spec.k)
-        found = np.empty_like(weights)
+        gradient = output
+        result, found = (np.empty(a.shape, float32) for a in (output, weights))
+        calls.channelwise(spec, result, image, weights).serial()
+        close(result, forward(image, weights, spec), spec.k)
         calls.channelwise(spec, found, image, gradient, gradient=True).serial()
         close(found, filter_gradient(image, gradient, spec), gradient[..., 0].size)
 

@@ -14,7 +14,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.kernels.nests import Maker
 from tests.core.kernels.walls import walled
-from treadle.backends.cpu.emit import across, turn
+from treadle.backends.cpu.emit import across, known, turn
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.run import native
 
@@ -70,10 +70,10 @@ def _values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("make", [softmax, squares, places])
 def test_bits_are_those_of_vectors_along_rows(make: Callable, lanes: int) -> None:
-    for columns in (1, 2, 3, 5, 8, 10, 16, 17, 24, 25):
+    for columns in (1, 2, 3, 4, 5, 8, 10, 16, 17, 24, 25):
         for rows in (1, lanes - 1, 2 * lanes + 3):
             found = []
-            for entry in ("task", "few", "short", "open"):
+            for entry in ("task", f"task{columns}", "few", "short", f"open{columns}"):
                 x = _values((rows, columns), F)
                 ends = [np.zeros(x.shape, F) for _ in range(3)]
                 make(x, ends).run(tasks=2, lanes=lanes, entry=entry)
@@ -85,7 +85,7 @@ def test_bits_are_those_of_vectors_along_rows(make: Callable, lanes: int) -> Non
 @pytest.mark.parametrize("columns", [3, 7, 16])
 def test_bits_of_other_dtypes(dtype: Any, columns: int) -> None:
     found = []
-    for entry in ("task", "few", "short", "open"):
+    for entry in ("task", f"task{columns}", "few", "short", "open"):
         x = _values((33, columns), dtype)
         ends = [np.zeros(x.shape, dtype) for _ in range(3)]
         softmax(x, ends).run(lanes=16, entry=entry)
@@ -107,7 +107,7 @@ VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 9])
 def test_any_steps(view: str, columns: int) -> None:
     found = []
-    for entry in ("task", "few", "short", "open"):
+    for entry in ("task", f"task{columns}", "few", "short", "open"):
         x = VIEWS[view](_values((35, columns), F))
         end = np.zeros(x.shape, F)
         if x.strides[0]:
@@ -184,12 +184,38 @@ def test_sizes_that_are_open_have_the_same_bits() -> None:
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@pytest.mark.parametrize("columns", range(2, 9))
+def test_sums_of_few_whole_numbers_and_conditions(columns: int) -> None:
+    x = np.random.default_rng(columns).integers(-9, 9, (83, columns))
+    functions: dict[str, Callable[[Any, Any], Any]] = {
+        "sum": lambda np, x: np.sum(x, 1, dtype=x.dtype),
+        "most": lambda np, x: np.max(x, 1),
+        "places": lambda np, x: np.argmin(x, 1),
+        "any": lambda np, x: np.any(x > 7, 1),
+        "others": lambda np, x: x - np.min(x, 1, keepdims=True),
+    }
+    for name, f in functions.items():
+        for dtype in (np.int8, np.int16, np.int32, np.int64):
+            found = td.jit(lambda x, f=f: f(tnp, x))(x.astype(dtype))
+            wanted = f(np, x.astype(dtype))
+            np.testing.assert_array_equal(found, wanted, err_msg=f"{name} {dtype}")
+
+
 def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
-    def goes(rows: int, columns: int) -> bool:
+    def launch(rows: int, columns: int) -> Any:
         steps = td.jit(lambda x: tnp.sum(x, axis=-1)).lower(tnp.ones((rows, columns)))
         (step,) = steps.plan.steps
-        return across.may_go_across(step.launch)
+        return step.launch
+
+    def goes(rows: int, columns: int) -> bool:
+        return across.may_go_across(launch(rows, columns))
+
+    def columns_of(rows: int, columns: int) -> int:
+        return known.known_columns(launch(rows, columns))
 
     assert goes(100, 3)
+    assert columns_of(100, 3) == 3
+    assert not columns_of(100, 9)
+    assert not columns_of(2, 3)
     assert not goes(100, 40)
     assert not goes(2, 3)

@@ -96,6 +96,46 @@ def test_triangular_systems(n: int, dtype: str) -> None:
         close(t @ found if how["left"] else found @ t, b, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 3, 16, 40])
+def test_triangular_systems_of_many_right_sides(n: int, dtype: str) -> None:
+    names = "left", "lower", "transposed", "unit_diagonal"
+    ways = itertools.product((False, True), repeat=4)
+    how = [dict(zip(names, values, strict=True)) for values in ways]
+
+    def solve(a: Any, b: Any) -> list[Any]:
+        sides = b, tnp.swapaxes(b, -1, -2)
+        return [
+            triangular.triangular_solve(a, sides[not way["left"]], **way) for way in how
+        ]
+
+    a, b = dominant(dtype, 2, n), random(dtype, 2, n, 199)
+    for way, found in zip(how, results(solve, a, b), strict=True):
+        t = np.tril(a) if way["lower"] else np.triu(a)
+        if way["unit_diagonal"]:
+            t[:, range(n), range(n)] = 1
+        t = np.swapaxes(t, 1, 2) if way["transposed"] else t
+        product = t @ found if way["left"] else np.swapaxes(found @ t, 1, 2)
+        close(product, b, dtype)
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("n", [7, 30])
+def test_a_right_side_s_bits_do_not_depend_on_others(n: int, left: bool) -> None:
+    how = triangular.LOWER | {"left": left}
+
+    def solve(a: Any, b: Any) -> Any:
+        return triangular.triangular_solve(a, b if left else b.T, **how)
+
+    sized = td.jit(solve, dynamic={"b": (None, "sides")})
+    a, b = dominant("float32", 1, n)[0], random("float32", n, 333)
+    whole = np.asarray(td.jit(solve)(a, b))
+    for first, last in (0, 65), (7, 150), (100, 333):
+        some = np.asarray(sized(a, b[:, first:last]))
+        wanted = whole[:, first:last] if left else whole[first:last]
+        assert some.tobytes() == wanted.tobytes(), (first, last)
+
+
 @pytest.mark.filterwarnings("ignore:Diagonal number")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (16, 16), (3, 9), (15, 6)])

@@ -35,6 +35,7 @@ FUNCTIONS = {
     "log2": (np.log2, (0, 1e30), 1.2, 1.2),
     "log1p": (np.log1p, (-1, 10), 2.4, 2),
     "logistic": (logistic, (-80, 80), 2.5, 2.5),
+    "softplus": (lambda x: np.logaddexp(x, 0), (-80, 80), 2.5, 2.5),
     "tanh": (np.tanh, (-10, 10), 4.5, 3),
     "sinh": (np.sinh, (-88, 88), 3, 3),
     "cosh": (np.cosh, (-88, 88), 3, 3),

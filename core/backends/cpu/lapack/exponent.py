@@ -1,0 +1,58 @@
+"""The power of two that brings the largest of some numbers to between 1 and 2.
+
+Sizes of floats are ordered as the integers that they are as bits: those that are not
+finite come last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.lapack.lanes import place, slab
+
+_KINDS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def emit(b: Builder, to: str, numbers: str, count: str, itemsize: str) -> None:
+    """The power and its inverse, of numbers of 4 or 8 bytes."""
+    for dtype in _KINDS:
+        with b.when(b.op(f"icmp eq i64 {itemsize}, {dtype.itemsize}")):
+            _emit(b, to, numbers, count, dtype)
+
+
+def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> None:
+    lanes, bits = slab(dtype).count, 8 * dtype.itemsize
+    kind, mantissa = f"i{bits}", np.finfo(dtype).nmant
+    vector = f"<{lanes} x {kind}>"
+    positive = f"splat ({kind} {2 ** (bits - 1) - 1})"
+    b.declare(f"{vector} @llvm.umax.v{lanes}{kind}({vector}, {vector})")
+    b.declare(f"{kind} @llvm.vector.reduce.umax.v{lanes}{kind}({vector})")
+    last = b.op(f"sub i64 {count}, {lanes}")
+    first = [(vector, "zeroinitializer")]
+    with b.carrying("0", count, str(lanes), first) as turn:
+        index = b.least(turn.index, last)
+        address = place(b, numbers, (index, str(dtype.itemsize)))
+        x = b.op(f"load {vector}, ptr {address}, align {dtype.itemsize}")
+        size = b.op(f"and {vector} {x}, {positive}")
+        call = f"@llvm.umax.v{lanes}{kind}({vector} {turn.values[0]}, {vector} {size})"
+        turn.next = [b.op(f"call {vector} {call}")]
+    reduce = f"@llvm.vector.reduce.umax.v{lanes}{kind}({vector} {turn.values[0]})"
+    largest = b.op(f"call {kind} {reduce}")
+    field = b.op(f"lshr {kind} {largest}, {mantissa}")
+    # The exponents of 1 / x and x add up to this; neither may be one of no number.
+    both = 2 * (2 ** (bits - mantissa - 2) - 1)
+    is_finite = b.op(f"icmp ule {kind} {field}, {both}")
+    power = b.op(f"sub {kind} {both}, {field}")
+    for limit, compare in ((1, "ugt"), (both - 1, "ult")):
+        inside = b.op(f"icmp {compare} {kind} {power}, {limit}")
+        power = b.op(f"select i1 {inside}, {kind} {power}, {kind} {limit}")
+    # A matrix of zeros stays as it is.
+    none = b.op(f"icmp eq {kind} {largest}, 0")
+    power = b.op(f"select i1 {none}, {kind} {both // 2}, {kind} {power}")
+    for i, of in enumerate((power, b.op(f"sub {kind} {both}, {power}"))):
+        shifted = b.op(f"shl {kind} {of}, {mantissa}")
+        b(f"store {kind} {shifted}, ptr {place(b, to, (str(i), str(dtype.itemsize)))}")
+    status = b.op("load ptr, ptr %places")
+    failure = b.op(f"select i1 {is_finite}, i64 0, i64 1")
+    b(f"store i64 {failure}, ptr {status}")

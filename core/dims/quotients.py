@@ -1,0 +1,78 @@
+"""Polynomials with whole quotients and remainders, written so that more is known."""
+
+from __future__ import annotations
+
+from operator import floordiv, mod
+
+from treadle.dims import polynomial as poly
+from treadle.dims.polynomial import CONSTANT, Atom, Terms
+from treadle.dims.scope import Scope, terms_of
+
+
+def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
+    """Multiples of a polynomial, and of how many times it, of which more can be said:
+    with ``p - m * (p // m)`` for ``p % m``, for all of them or one, with that for
+    ``m * (p // m)``, and with halves that are rounded up."""
+    if not any([a.fn in (floordiv, mod) for m in terms for a in m]):
+        return []
+    out = [(_replaced(scope, terms, up), 1) for up in (False, True)]
+    for monomial, c in terms.items():
+        for a in monomial:
+            rest = {poly.without(monomial, (a,)) or (): c}
+            others = poly.add(terms, {monomial: c}, -1)
+            if a.fn is mod:
+                inside = poly.multiply(rest, _remainder(scope, a))
+                out.append((poly.add(others, inside), 1))
+            elif a.fn is floordiv and type(a.args[1]) is int:
+                p, k = a.args
+                inside = poly.multiply(rest, scope.multiple(p, k))
+                out.append((poly.add(poly.scale(others, k), inside), k))
+    return out
+
+
+def is_of_lengths(scope: Scope, terms: Terms) -> bool:
+    """Whether a polynomial is one of numbers that may be lengths of axes: dimensions,
+    and quotients that are never 0."""
+    forms = [_replaced(scope, terms, up) for up in (False, True)]
+    return any(all([_is_length(a) for m in form for a in m]) for form in forms)
+
+
+def _is_length(a: Atom) -> bool:
+    return a.fn is None or (a.fn is floordiv and a.low >= 1)
+
+
+def _is_two(m: object) -> bool:
+    return type(m) is int and m == 2
+
+
+def _replaced(scope: Scope, terms: Terms, up: bool) -> Terms:
+    """Without remainders. up: and without halves that are rounded down."""
+    out: Terms = {}
+    for monomial, c in terms.items():
+        product: Terms = {CONSTANT: c}
+        for a in monomial:
+            factor: Terms = {(a,): 1}
+            if up and a.fn in (floordiv, mod) and _is_two(a.args[1]):
+                factor = _by_half_up(scope, a)
+            elif a.fn is mod:
+                factor = _remainder(scope, a)
+            product = poly.multiply(product, factor)
+        out = poly.add(out, product)
+    return out
+
+
+def _remainder(scope: Scope, a: Atom) -> Terms:
+    """``p - m * (p // m)``, of the atom ``p % m``."""
+    p, m = a.args
+    quotient: Terms = {(scope.quotient_atom(p, m),): 1}
+    return poly.add(terms_of(p), poly.multiply(terms_of(m), quotient), -1)
+
+
+def _by_half_up(scope: Scope, a: Atom) -> Terms:
+    """The atom ``p // 2`` or ``p % 2`` by half of p, rounded up: that is at least 1
+    where p is."""
+    p, _ = a.args
+    half: Terms = {(scope.quotient_atom(p + 1, 2),): 1}
+    if a.fn is floordiv:
+        return poly.add(terms_of(p), half, -1)
+    return poly.add(poly.scale(half, 2), terms_of(p), -1)
