@@ -28,12 +28,13 @@ from treadle.plan.steps import (
     NestStep,
     OrderStep,
     Outline,
-    Own,
     Place,
     Plan,
     ProductStep,
     Step,
     literal_of,
+    own_of,
+    traffic,
     work_memory,
 )
 
@@ -114,10 +115,8 @@ class Planner:
         step.position = self.position
         steps.append(step)
         self.order.append(step)
-        for place in (*step.reads, *step.writes):
+        for place in (*step.reads, *step.writes, *work_memory(step)):
             self.use(place.buffer, self.position)
-        for work in work_memory(step):
-            self.use(work.buffer, self.position)
 
     def close(self, loop: Loop) -> None:
         """Ends a loop: what it touched lives until here."""
@@ -138,7 +137,6 @@ class GraphPlanner:
         self.planner, self.schedule = planner, schedule
         self.around = self.here = around
         self.within = schedule.kernels.within
-        self.threads = planner.plan.threads
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
 
@@ -209,17 +207,7 @@ class GraphPlanner:
         ]
 
     def scratch(self, nbytes: int) -> Place | None:
-        needed = is_dim(nbytes) or nbytes > 0
-        return Place(self.planner.buffer(nbytes)) if needed else None
-
-    def own(self, work: Any) -> Own | None:
-        """The memory that threads have while they run a task."""
-        each, tasks = work.own_bytes, work.tasks
-        if not is_dim(each) and each == 0:
-            return None
-        alone = not is_dim(tasks) and tasks == 1
-        slots = 1 if alone else self.threads
-        return Own(Place(self.planner.buffer(each * slots)), slots)
+        return Place(self.planner.buffer(nbytes)) if is_dim(nbytes) or nbytes else None
 
     def copy(
         self, source: Place | None, to: Place, nbytes: int, names: tuple[str, ...] = ()
@@ -232,7 +220,7 @@ class GraphPlanner:
 
 def _nest(g: GraphPlanner, launch: Launch, entry: KernelEntry, how: Any) -> None:
     places = g.bind(launch)
-    reads, writes = _traffic(launch, places)
+    reads, writes = traffic(launch, places)
     if entry.begins is not None and g.place(entry.begins) == writes[0]:
         return
     step = NestStep(
@@ -247,15 +235,6 @@ def _nest(g: GraphPlanner, launch: Launch, entry: KernelEntry, how: Any) -> None
     g.planner.add(step, g.steps, entry.alone)
 
 
-def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
-    reads: list[Place] = []
-    writes: list[Place] = []
-    for b, place in zip(launch.bindings, places, strict=True):
-        if place is not None:
-            (writes if b.store else reads).append(place)
-    return reads, writes
-
-
 def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) -> None:
     c = g.place(p.c)
     a, b = (
@@ -265,7 +244,7 @@ def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) ->
     reads, writes, places = [a, b], [c], []
     if p.epilogue is not None:
         places = g.bind(p.epilogue)
-        more_reads, more_writes = _traffic(p.epilogue, places)
+        more_reads, more_writes = traffic(p.epilogue, places)
         reads += [r for r in more_reads if r.buffer is not c.buffer]
         writes += more_writes
     scratch = g.scratch(how[0].scratch_bytes)
@@ -280,7 +259,7 @@ def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) ->
             c=c,
             words=words,
             scratch=scratch,
-            own=g.own(words),
+            own=own_of(words, g.planner),
             places=places,
         )
         g.planner.add(step, g.steps)
@@ -309,7 +288,7 @@ def _calls(g: GraphPlanner, calls: Calls, entry: KernelEntry, how: Any) -> None:
         call=calls,
         tasks=how.tasks,
         scratch=g.scratch(how.scratch_bytes),
-        own=g.own(how),
+        own=own_of(how, g.planner),
     )
     g.planner.add(step, g.steps)
 

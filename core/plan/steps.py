@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKernel
 from treadle.ir.graph import Atom
 from treadle.ir.origin import Origin
@@ -219,6 +220,34 @@ class Plan:
     numbers: list[Number | None] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     threads: int = 1
+
+    @property
+    def most_threads(self) -> int | None:
+        """For how many threads there is memory; None if they need none."""
+        owning = any([step.own is not None for _, step in walk(self.steps)])
+        return self.threads if owning else None
+
+
+def traffic(
+    launch: Launch, places: Sequence[Place | None]
+) -> tuple[list[Place], list[Place]]:
+    """What a nest reads and writes."""
+    reads: list[Place] = []
+    writes: list[Place] = []
+    for b, place in zip(launch.bindings, places, strict=True):
+        if place is not None:
+            (writes if b.store else reads).append(place)
+    return reads, writes
+
+
+def own_of(work: Any, planner: Any) -> Own | None:
+    """The memory that threads have while they run a task of a kernel."""
+    each, tasks = work.own_bytes, work.tasks
+    if not is_dim(each) and each == 0:
+        return None
+    alone = not is_dim(tasks) and tasks == 1
+    slots = 1 if alone else planner.plan.threads
+    return Own(Place(planner.buffer(each * slots)), slots)
 
 
 def work_memory(step: Step) -> list[Place]:

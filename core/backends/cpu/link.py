@@ -16,7 +16,6 @@ from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import (
-    ANY_THREADS,
     Call,
     Function,
     Program,
@@ -47,7 +46,6 @@ from treadle.plan.steps import (
     Plan,
     ProductStep,
     Step,
-    walk,
 )
 
 
@@ -114,9 +112,7 @@ class Linked(LoopCommands):
         # Last of all: they may still be compiled, on other threads.
         sources = list(sources_of(plan.steps, self._is_whole))
         kernels = native.load(sources) if sources else {}
-        owning = any([step.own is not None for _, step in walk(plan.steps)])
-        most = plan.threads if owning else ANY_THREADS
-        self.program: Program = self.builder.build(kernels, most)
+        self.program: Program = self.builder.build(kernels, plan.most_threads)
         self.constants = [c.ctypes.data for c in plan.constants]
         hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
@@ -196,9 +192,8 @@ class Linked(LoopCommands):
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = Function(routines.source(step.call.script).key)
-            self.builder.call(
-                kernel, routines.words(step, self.at, self._own(step)), step.tasks
-            )
+            words = routines.words(step, self.at, self._own(step))
+            self.builder.call(kernel, words, step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, Loop):

@@ -316,12 +316,12 @@ class ProgramBuilder:
         self._keep.append(thing)
 
     def build(
-        self, functions: Mapping[str, int] | None = None, most: int = ANY_THREADS
+        self, functions: Mapping[str, int] | None = None, most: int | None = None
     ) -> Program:
         """The finished program. The builder must not be used after.
 
         functions: the addresses of kernels by key. most: for how many threads there is
-          memory; a pool of more doesn't help.
+          memory, if they need any; a pool of more doesn't help.
         """
         self._command("end", [])
         for position, key in self._functions:
@@ -332,7 +332,7 @@ class ProgramBuilder:
             self._words[position] = label.offset
         pool = threads.pool()
         addresses = map(_signed, (pool.address, pool.fork_join))
-        header = [*addresses, self._block_words, most]
+        header = [*addresses, self._block_words, most or ANY_THREADS]
         words = header + self._words
         sized = []
         if Dim in set(map(type, words)):
