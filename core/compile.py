@@ -68,8 +68,8 @@ def stages(
     if memory_limit is None:
         return _optimised(graph, target, donated, target.ready)
     # Which kernels it will be is not known before it fits.
-    found = _optimised(graph, target, donated)
-    return fitting(found, memory_limit, lambda g: _optimised(g, target, donated))
+    plan_of = partial(_optimised, target=target, donated=donated, sparing=True)
+    return fitting(plan_of(graph), memory_limit, plan_of)
 
 
 def _optimised(
@@ -77,12 +77,13 @@ def _optimised(
     target: Target,
     donated: tuple[int, ...],
     ready: Callable[[Kernels], None] = lambda kernels: None,
+    sparing: bool = False,
 ) -> Stages:
     groups = group(graph, target.lowering)
     kernels = lower(groups)
     ready(kernels)
     scheduled = schedule(kernels, target)
-    plan = place(scheduled, graph, donated)
+    plan = place(scheduled, graph, donated, sparing)
     return Stages(graph, groups, kernels, scheduled, plan)
 
 

@@ -35,6 +35,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from treadle.compile import Stages
+from treadle.dims import is_dim
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import (
@@ -268,7 +269,9 @@ def _schedule(schedule: Schedule) -> list[str]:
 
 def _work(work: Any) -> str:
     text = f"{work.tasks} task{'s' if work.tasks != 1 else ''}"
-    return text + f", {work.scratch_bytes} bytes of scratch" * bool(work.scratch_bytes)
+    for nbytes, what in ((work.scratch_bytes, ""), (work.own_bytes, " a thread")):
+        text += f", {nbytes} bytes of scratch{what}" * (is_dim(nbytes) or nbytes > 0)
+    return text
 
 
 # Plan ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ def check_schedule(schedule: Schedule) -> None:
     Raises:
       InternalError: at the first violation.
     """
-    kernels, how, strands = schedule
+    kernels, how, strands, _ = schedule
     if len(how) != len(kernels.entries):
         raise InternalError(f"{len(how)} ways to run {len(kernels.entries)} kernels")
     for n, (entry, chosen) in enumerate(zip(kernels.entries, how, strict=True)):
@@ -37,7 +37,10 @@ def _check_work(launches: list, where: str, strands: int) -> None:
     if not launches:
         raise InternalError(f"{where} is never launched")
     for work in launches:
-        if hint(work.tasks) < 1 or hint(work.scratch_bytes) < 0:
+        if (
+            min(hint(work.tasks) - 1, hint(work.scratch_bytes), hint(work.own_bytes))
+            < 0
+        ):
             raise InternalError(
                 f"{where} runs as {work.tasks} tasks on {work.scratch_bytes} bytes"
             )

@@ -27,6 +27,8 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
     While,
+    walk,
+    work_memory,
 )
 from treadle.plan.touched import touched
 
@@ -100,12 +102,24 @@ def check_plan(plan: Plan) -> None:
         if b.home == "arena" and b.first >= 0:
             _must(b.offset % GRANULE == 0, "a buffer is not aligned")
             _must(b.offset + b.nbytes <= plan.arena, "a buffer leaves the arena")
+    for _, step in walk(plan.steps):
+        _parts_fit(step, plan.threads)
     run(plan.steps, memory)
     for b in plan.outputs:
         if b.nbytes:
             for piece in memory.pieces(b):
                 there = memory.owner.get(piece) is b
                 _must(there, "a result is not there at the end")
+
+
+def _parts_fit(step: Step, threads: int) -> None:
+    """Each thread that may run a task has what the task needs."""
+    if not isinstance(step, ProductStep) or not step.words.own_bytes:
+        return
+    own, needs = step.own, step.words.own_bytes
+    enough = own is not None and own.stride >= needs
+    enough = enough and own.slots >= (1 if step.words.tasks == 1 else threads)
+    _must(enough, f"threads have less than {names(step)} at {step.position} needs")
 
 
 def run(steps: Sequence[Step], memory: Memory) -> None:
@@ -121,7 +135,7 @@ def _simple(step: Step, memory: Memory) -> None:
     for place in step.reads:
         memory.read(place, step)
     _overwrites(step, memory)
-    for scratch in _scratch(step):
+    for scratch in work_memory(step):
         used = {p for w in (*step.reads, *step.writes) for p in _places(w, memory)}
         _must(not used & _places(scratch, memory), "scratch is in use")
         memory.write(scratch)
@@ -216,14 +230,9 @@ def _together(region: list[Step], memory: Memory) -> None:
         _simple(step, memory)
 
 
-def _scratch(step: Step) -> list[Place]:
-    found = getattr(step, "scratch", None)
-    return [] if found is None else [found]
-
-
 def _separate(writer: Step, other: Step, memory: Memory) -> None:
-    for w in (*writer.writes, *_scratch(writer)):
-        for place in (*other.reads, *other.writes, *_scratch(other)):
+    for w in (*writer.writes, *work_memory(writer)):
+        for place in (*other.reads, *other.writes, *work_memory(other)):
             same = memory.actual(w) is memory.actual(place)
             if same and place in other.writes and place != w:
                 continue  # two parts of one array

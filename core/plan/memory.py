@@ -27,6 +27,29 @@ def assign(plan: Plan, order: list[Step]) -> None:
     Args:
       order: all steps, those in loops too, by position.
     """
+    blocks = _blocks(plan, order)
+    different = list(dict.fromkeys(blocks.values()))
+    sizes = [block.nbytes for block in different]
+    packing = Packing([(block.first, block.last) for block in different])
+    starts: Sequence[int] = packing.anew(*map(hint, sizes))
+    if any(map(is_dim, sizes)):
+        packing.order(starts)
+        starts = numbers(packing, sizes)
+    *starts, plan.arena = starts
+    start_of = dict(zip(different, starts, strict=True))
+    for b, block in blocks.items():
+        b.offset = start_of[block]
+
+
+def needed(plan: Plan, order: list[Step]) -> int:
+    """The bytes that an arena would have, for the sizes that were traced."""
+    different = list(dict.fromkeys(_blocks(plan, order).values()))
+    packing = Packing([(block.first, block.last) for block in different])
+    return packing.anew(*[hint(block.nbytes) for block in different])[-1]
+
+
+def _blocks(plan: Plan, order: list[Step]) -> dict[Buffer, _Block]:
+    """The memory of each buffer of the arena."""
     born: dict[int, list[Buffer]] = {}
     for b in plan.buffers:
         if b.home == "arena" and b.first >= 0:
@@ -45,17 +68,7 @@ def assign(plan: Plan, order: list[Step]) -> None:
                 blocks[b].last = b.last
             else:
                 blocks[b] = _Block(_rounded(b.nbytes), b.first, b.last)
-    different = list(dict.fromkeys(blocks.values()))
-    sizes = [block.nbytes for block in different]
-    packing = Packing([(block.first, block.last) for block in different])
-    starts: Sequence[int] = packing.anew(*map(hint, sizes))
-    if any(map(is_dim, sizes)):
-        packing.order(starts)
-        starts = numbers(packing, sizes)
-    *starts, plan.arena = starts
-    start_of = dict(zip(different, starts, strict=True))
-    for b, block in blocks.items():
-        b.offset = start_of[block]
+    return blocks
 
 
 @dataclass(eq=False)

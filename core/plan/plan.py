@@ -12,17 +12,29 @@ from treadle.plan.memory import assign
 from treadle.plan.planner import HANDLERS, GraphPlanner, Planner
 from treadle.plan.schedule import Schedule
 from treadle.plan.steps import Outline, Place, Plan
+from treadle.plan.zone import gather
 
 
-def place(schedule: Schedule, graph: Graph, donated: Iterable[int] = ()) -> Plan:
+def place(
+    schedule: Schedule,
+    graph: Graph,
+    donated: Iterable[int] = (),
+    sparing: bool = False,
+) -> Plan:
     """Plans a whole program with the inputs and results of a graph; arguments numbered
-    in `donated` may be overwritten."""
+    in `donated` may be overwritten.
+
+    sparing: whether memory matters more than time.
+    """
     planner = Planner(_outline(graph), HANDLERS | CONTROL)
     plan = planner.plan
+    plan.threads = schedule.threads
     inner = GraphPlanner(planner, schedule)
     plan.steps = inner.run(
         list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
     )
+    if not sparing:
+        gather(plan, planner.order)
     assign(plan, planner.order)
     plan.shares = shared_memory(plan, planner.order, donated)
     return plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import (
     Calls,
     Copy,
@@ -32,6 +33,9 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
     literal_of,
+    own_of,
+    traffic,
+    work_memory,
 )
 
 
@@ -111,11 +115,8 @@ class Planner:
         step.position = self.position
         steps.append(step)
         self.order.append(step)
-        for place in (*step.reads, *step.writes):
+        for place in (*step.reads, *step.writes, *work_memory(step)):
             self.use(place.buffer, self.position)
-        scratch = getattr(step, "scratch", None)
-        if scratch is not None:
-            self.use(scratch.buffer, self.position)
 
     def close(self, loop: Loop) -> None:
         """Ends a loop: what it touched lives until here."""
@@ -141,7 +142,7 @@ class GraphPlanner:
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place]) -> list[Step]:
         """The steps that compute the results into `outputs`."""
-        kernels, how, _ = self.schedule
+        kernels, how = self.schedule[:2]
         self.env.update(zip(kernels.inputs, inputs, strict=True))
         copies = self._claim(outputs)
         for entry, chosen in zip(kernels.entries, how, strict=True):
@@ -206,7 +207,7 @@ class GraphPlanner:
         ]
 
     def scratch(self, nbytes: int) -> Place | None:
-        return Place(self.planner.buffer(nbytes)) if nbytes else None
+        return Place(self.planner.buffer(nbytes)) if is_dim(nbytes) or nbytes else None
 
     def copy(
         self, source: Place | None, to: Place, nbytes: int, names: tuple[str, ...] = ()
@@ -219,7 +220,7 @@ class GraphPlanner:
 
 def _nest(g: GraphPlanner, launch: Launch, entry: KernelEntry, how: Any) -> None:
     places = g.bind(launch)
-    reads, writes = _traffic(launch, places)
+    reads, writes = traffic(launch, places)
     if entry.begins is not None and g.place(entry.begins) == writes[0]:
         return
     step = NestStep(
@@ -234,15 +235,6 @@ def _nest(g: GraphPlanner, launch: Launch, entry: KernelEntry, how: Any) -> None
     g.planner.add(step, g.steps, entry.alone)
 
 
-def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
-    reads: list[Place] = []
-    writes: list[Place] = []
-    for b, place in zip(launch.bindings, places, strict=True):
-        if place is not None:
-            (writes if b.store else reads).append(place)
-    return reads, writes
-
-
 def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) -> None:
     c = g.place(p.c)
     a, b = (
@@ -252,7 +244,7 @@ def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) ->
     reads, writes, places = [a, b], [c], []
     if p.epilogue is not None:
         places = g.bind(p.epilogue)
-        more_reads, more_writes = _traffic(p.epilogue, places)
+        more_reads, more_writes = traffic(p.epilogue, places)
         reads += [r for r in more_reads if r.buffer is not c.buffer]
         writes += more_writes
     scratch = g.scratch(how[0].scratch_bytes)
@@ -267,6 +259,7 @@ def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) ->
             c=c,
             words=words,
             scratch=scratch,
+            own=own_of(words, g.planner),
             places=places,
         )
         g.planner.add(step, g.steps)
@@ -295,6 +288,7 @@ def _calls(g: GraphPlanner, calls: Calls, entry: KernelEntry, how: Any) -> None:
         call=calls,
         tasks=how.tasks,
         scratch=g.scratch(how.scratch_bytes),
+        own=own_of(how, g.planner),
     )
     g.planner.add(step, g.steps)
 

@@ -24,17 +24,19 @@ class Schedule(NamedTuple):
     launches for a product, a schedule for each of the programs in it.
 
     strands: into how many independent parts a loop falls whose body this is.
+    threads: how many run tasks at once, at most.
     """
 
     kernels: Kernels
     how: tuple[Any, ...]
     strands: int = 1
+    threads: int = 1
 
 
 def schedule(kernels: Kernels, target: Target) -> Schedule:
     """Asks a device how it runs each kernel of a program."""
     how = tuple([_how(entry.kernel, target) for entry in kernels.entries])
-    return Schedule(kernels, how)
+    return Schedule(kernels, how, threads=target.threads)
 
 
 def _how(kernel: Kernel, target: Target) -> Any:
@@ -48,7 +50,7 @@ def _how(kernel: Kernel, target: Target) -> Any:
     if isinstance(kernel, Calls):
         return target.calls(kernel)
     if isinstance(kernel, Repeat) and (found := target.strands(kernel)):
-        return [Schedule(kernel.body, found.how, found.number)]
+        return [Schedule(kernel.body, found.how, found.number, target.threads)]
     return [schedule(inner, target) for inner in programs(kernel)]
 
 

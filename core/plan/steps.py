@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKernel
 from treadle.ir.graph import Atom
 from treadle.ir.origin import Origin
@@ -49,17 +50,35 @@ class Place(NamedTuple):
         return self._replace(offset=self.offset + nbytes)
 
 
+class Own(NamedTuple):
+    """Memory that threads have while they run a task: so many equal parts, in the order
+    of their slots."""
+
+    place: Place
+    slots: int
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one part to the next."""
+        return self.place.buffer.nbytes // self.slots
+
+
 @dataclass(eq=False)
 class Step:
     """Something that runs. `names` are of the operations that it does; `position`
     orders it. `origins` says where these come from, in their order, as numbers of the
-    plan's origins (a copy around a loop does no operation, but is for one)."""
+    plan's origins (a copy around a loop does no operation, but is for one).
+
+    own: the memory that threads have for it, if they need any (scratch is for all tasks
+      together).
+    """
 
     names: tuple[str, ...]
     reads: list[Place]
     writes: list[Place]
     position: int = -1
     origins: tuple[int, ...] = ()
+    own: Own | None = None
 
 
 @dataclass(eq=False)
@@ -184,6 +203,7 @@ class Plan:
     """A whole program: steps, and what the buffers need.
 
     shares: for results, the donated argument whose memory they may be written to.
+    threads: how many run tasks at once, at most.
     numbers: for constants, what they are for other sizes, if these are open; else None.
     origins: where in the user's program steps and buffers come from.
     """
@@ -199,6 +219,41 @@ class Plan:
     shares: dict[int, int] = field(default_factory=dict)
     numbers: list[Number | None] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    threads: int = 1
+
+    @property
+    def most_threads(self) -> int | None:
+        """For how many threads there is memory; None if they need none."""
+        owning = any([step.own is not None for _, step in walk(self.steps)])
+        return self.threads if owning else None
+
+
+def traffic(
+    launch: Launch, places: Sequence[Place | None]
+) -> tuple[list[Place], list[Place]]:
+    """What a nest reads and writes."""
+    reads: list[Place] = []
+    writes: list[Place] = []
+    for b, place in zip(launch.bindings, places, strict=True):
+        if place is not None:
+            (writes if b.store else reads).append(place)
+    return reads, writes
+
+
+def own_of(work: Any, planner: Any) -> Own | None:
+    """The memory that threads have while they run a task of a kernel."""
+    each, tasks = work.own_bytes, work.tasks
+    if not is_dim(each) and each == 0:
+        return None
+    alone = not is_dim(tasks) and tasks == 1
+    slots = 1 if alone else planner.plan.threads
+    return Own(Place(planner.buffer(each * slots)), slots)
+
+
+def work_memory(step: Step) -> list[Place]:
+    """What a step uses beside what it reads and writes."""
+    found = getattr(step, "scratch", None), step.own and step.own.place
+    return [place for place in found if place is not None]
 
 
 def literal_of(a: Atom) -> np.ndarray:

@@ -29,10 +29,12 @@ class Work(NamedTuple):
 
     tasks: into how many parts it is cut.
     scratch_bytes: the memory that these need, all together.
+    own_bytes: what a thread needs beside while it runs one of them.
     """
 
     tasks: int = 1
     scratch_bytes: int = 0
+    own_bytes: int = 0
 
 
 class Strands(NamedTuple):
@@ -54,6 +56,9 @@ class Launched(Protocol):
 
     @property
     def scratch_bytes(self) -> int: ...
+
+    @property
+    def own_bytes(self) -> int: ...
 
 
 class Linked(Protocol):
@@ -89,6 +94,11 @@ class Target(Arithmetic, Protocol):
     def identity(self) -> str:
         """What of the device plans depend on: equal ones may use each other's."""
 
+    @property
+    def threads(self) -> int:
+        """How many run tasks at once, at most."""
+        return 1
+
     def described(self) -> dict[str, str]:
         """What a report of a fault should say of the device, by name."""
         return {}
@@ -110,7 +120,8 @@ class Target(Arithmetic, Protocol):
 
     def contraction(self, product: ProductKernel) -> Sequence[Launched]:
         """How a product runs: launches, one after the other, on the same scratch, of
-        which each says how much all of them need."""
+        which each says how much all of them need. What threads need beside is for one
+        of them."""
         return [Work()]
 
     def strands(self, repeat: Repeat) -> Strands | None:

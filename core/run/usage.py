@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treadle.arraytype import ArrayType
 from treadle.ir.origin import NOWHERE, Origin
-from treadle.plan.steps import Buffer, Place, Plan, Step, walk
+from treadle.plan.steps import Buffer, Plan, Step, walk, work_memory
 from treadle.run.text import comment, size_text
 
 _MOST_ROWS = 20
@@ -154,9 +154,8 @@ def _makers(plan: Plan) -> dict[Buffer, tuple[Step, bool]]:
     """The step that first writes each buffer, and whether it is its work memory."""
     found: dict[Buffer, tuple[Step, bool]] = {}
     for _, step in walk(plan.steps):
-        scratch: Place | None = getattr(step, "scratch", None)
-        if scratch is not None:
-            found.setdefault(scratch.buffer, (step, True))
+        for work in work_memory(step):
+            found.setdefault(work.buffer, (step, True))
         for place in step.writes if step.names else ():
             found.setdefault(place.buffer, (step, False))
     return found

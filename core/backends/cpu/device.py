@@ -93,6 +93,10 @@ class CPUTarget:
         )
 
     @property
+    def threads(self) -> int:
+        return threads.num_threads()
+
+    @property
     def multiplied(self) -> Multiplied:
         pairs = (bfloat16,) if bfloat_unit() else ()
         return Multiplied((*pairs, float16) if multiplies_singles() else pairs, pairs)

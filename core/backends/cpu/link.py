@@ -112,7 +112,7 @@ class Linked(LoopCommands):
         # Last of all: they may still be compiled, on other threads.
         sources = list(sources_of(plan.steps, self._is_whole))
         kernels = native.load(sources) if sources else {}
-        self.program: Program = self.builder.build(kernels)
+        self.program: Program = self.builder.build(kernels, plan.most_threads)
         self.constants = [c.ctypes.data for c in plan.constants]
         hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
@@ -192,7 +192,8 @@ class Linked(LoopCommands):
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = Function(routines.source(step.call.script).key)
-            self.builder.call(kernel, routines.words(step, self.at), step.tasks)
+            words = routines.words(step, self.at, self._own(step))
+            self.builder.call(kernel, words, step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, Loop):
@@ -226,6 +227,7 @@ class Linked(LoopCommands):
         words[Word.C] = self.at(step.c)
         if step.scratch is not None:
             words[Word.SCRATCH] = self.at(step.scratch)
+        words[Word.OWN : Word.OWN_STRIDE + 1] = self._own(step)
         launch = step.product.epilogue
         if launch is not None:
             words[Word.EPILOGUE] = Function(nest_source(launch.nest, "tile").key)
@@ -234,6 +236,10 @@ class Linked(LoopCommands):
             words += self._operands(step.places, launch)
         source = product_source(step.product)
         return Function(source.key), words[1:], step.words.tasks
+
+    def _own(self, step: Step) -> list[Any]:
+        """Where slot 0 has its memory, and how far it is from one to the next."""
+        return [self.at(step.own.place), step.own.stride] if step.own else [0, 0]
 
     def _order_words(self, step: OrderStep) -> list[Any]:
         assert step.scratch is not None

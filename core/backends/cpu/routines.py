@@ -4,7 +4,7 @@ of users: which kernel, how much work, and which words."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.backends.cpu.attention import kernel as attention
@@ -51,7 +51,8 @@ def work(calls: Calls, count: int) -> Work:
             return Work(tasks, tasks * fourier_own.scratch(script, own))
         return Work(fourier_schedule.tasks(script, count))
     if isinstance(script, Attention):
-        return Work(*attention_schedule.work(script, count))
+        tasks, own_bytes = attention_schedule.work(script, count)
+        return Work(tasks, own_bytes=own_bytes)
     if script.function is not None:
         return Work(foreign.tasks(calls.times, count))
     elements = math.prod(first.shape[script.lead :])
@@ -59,10 +60,11 @@ def work(calls: Calls, count: int) -> Work:
     return Work(tasks, tasks * lapack_schedule.task_bytes(script))
 
 
-def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
+def words(step: CallsStep, at: Callable[[Place], Any], own: Sequence[Any]) -> list[Any]:
     """The words of a step's kernel after the number of tasks.
 
-    at: where a place is.
+    at: where a place is. own: where threads' own memory is, and how far from one
+      thread's to the next.
     """
     script, scratch = step.call.script, step.scratch
     places = [at(p) for p in (*step.reads, *step.writes)]
@@ -78,8 +80,7 @@ def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
         loop = fourier_library.loop(script.kind, script.dtype)
         return fourier_schedule.words(script, step.tasks, places, loop, sizes)
     if isinstance(script, Attention):
-        room = [] if scratch is None else [at(scratch)]
-        return attention_schedule.words(script, step.tasks, [*room, *places])
+        return attention_schedule.words(script, step.tasks, own, places)
     if script.function is not None:
         return foreign.words(script.function, types, places, script.lead)
     found = library()

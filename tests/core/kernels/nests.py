@@ -113,7 +113,7 @@ class Maker:
         block, keep = self._arguments(nest, tasks)
         function = compiled(nest, entry, lanes)
         for task in range(tasks):
-            function(block.ctypes.data, task)
+            function(block.ctypes.data, task, 0)
         del keep
 
     def _arguments(self, nest: Nest, tasks: int) -> tuple[np.ndarray, Any]:
@@ -158,7 +158,7 @@ def compiled(nest: Nest, entry: str = "task", lanes: int = 0) -> Any:
     key = f"{nest!r} {entry} {lanes}"
     source = native.Source(key, symbol, lambda: emit(nest, symbol, entry, lanes))
     address = native.load([source])[key]
-    words = 6 if entry == "tile" else 1
+    words = 6 if entry == "tile" else 2
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * words)(address)
 
 

@@ -29,6 +29,8 @@ X = array(3, 4)
 class Asked:
     """A device that remembers what it was asked."""
 
+    threads = 1
+
     def __init__(self) -> None:
         self.seen: list[Any] = []
 

@@ -70,13 +70,15 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     emit_visible(code, masks)
     _emit_block(code, masks)
     b = code.b
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
+    with b.function(
+        f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) ' + COLD
+    ):
         batches, heads, shared = code.words(Word.BATCH, Word.HEADS, Word.SHARED)
         pieces, queries, keys = code.words(Word.PIECES, Word.QUERIES, Word.KEYS)
         depth, value_depth = code.words(Word.DEPTH, Word.VALUE_DEPTH)
         units = batches * heads * pieces
-        used = code.i64("%task") * code.word(Word.SCRATCH_STRIDE)
-        base = code.args(Word.SCRATCH, "ptr")
+        used = code.i64("%slot") * code.word(Word.OWN_STRIDE)
+        base = code.args(Word.OWN, "ptr")
         scratch = b.op(f"getelementptr i8, ptr {base}, i64 {used.text}")
         factor = (code.number(Word.SCALE) * LOG2E).rounded_once()
         rows = code.word(Word.BLOCK)

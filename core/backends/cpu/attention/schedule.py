@@ -45,8 +45,8 @@ class Word(IntEnum):
     and head, in elements; masks have strides of batch, head, query and key."""
 
     TASKS = 0
-    SCRATCH = 1
-    SCRATCH_STRIDE = 2  # bytes per task
+    OWN = 1  # the memory of threads
+    OWN_STRIDE = 2  # bytes from one slot to the next
     BATCH = 3
     QUERIES = 4
     HEADS = 5
@@ -68,7 +68,7 @@ class Word(IntEnum):
     DQ = 36
     DK = 40
     DV = 44
-    AREAS = 48  # bytes from a task's scratch to each `Area`
+    AREAS = 48  # bytes from a thread's scratch to each `Area`
     ROWS = 61  # what the forward kernel leaves for the other
     BIAS = 62
     SEEN = 67
@@ -82,7 +82,7 @@ _END = 79
 
 
 class Area(IntEnum):
-    """Parts of a task's scratch. Panels are as wide as a tile: of the transposed keys
+    """Parts of a thread's scratch. Panels are as wide as a tile: of the transposed keys
     there is one for some keys, of the keys themselves one for some of their depth."""
 
     SCORES = 0
@@ -192,14 +192,14 @@ def _layout(a: Attention, tile: Tile) -> Sequence[int]:
 
 
 def work(a: Attention, threads: int) -> tuple[int, int]:
-    """Into how many tasks it is cut, and the bytes of scratch for all of them."""
+    """Into how many tasks it is cut, and the bytes that a thread needs for one."""
     tile = register_tile(wide(a.dtype))
     (batch, queries, heads, depth), (keys, shared, _) = a.query, a.key
     units = batch * (shared if a.backward else heads)
     amount = batch * queries * heads * depth * keys
     rows = 0 if a.backward else _rows(a, tile)
     tasks = number(_tasks, (units, amount, queries, rows, threads), low=1)
-    return tasks, tasks * _layout(a, tile)[-1]
+    return tasks, _layout(a, tile)[-1]
 
 
 def _rows(a: Attention, tile: Tile) -> int:
@@ -256,17 +256,19 @@ def _pieces(tasks: int, units: int, queries: int, rows: int) -> int:
     return max(min(-(-tasks // max(units, 1)), _most_pieces(queries, rows)), 1)
 
 
-def words(a: Attention, tasks: int, places: Sequence[Any]) -> list[Any]:
+def words(
+    a: Attention, tasks: int, own: Sequence[Any], places: Sequence[Any]
+) -> list[Any]:
     """The words after the number of tasks.
 
-    places: of scratch, of the operands, then of the results.
+    own: where slot 0 has its memory, and how far from one to the next.
+    places: of the operands, then of the results.
     """
     tile = register_tile(wide(a.dtype))
     found: list[Any] = [0] * _END
     (batch, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
-    *areas, stride = _layout(a, tile)
-    found[Word.SCRATCH], *given = places
-    found[Word.SCRATCH_STRIDE] = stride
+    *areas, _ = _layout(a, tile)
+    found[Word.OWN], found[Word.OWN_STRIDE] = own
     found[Word.BATCH : Word.BEFORE] = [*a.query, *a.key]
     reach = [_FAR if n is None else n for n in a.reach]
     found[Word.BEFORE : Word.SCALE] = reach
@@ -284,7 +286,7 @@ def words(a: Attention, tasks: int, places: Sequence[Any]) -> list[Any]:
     else:
         names = [Word.QUERY, Word.KEY, Word.VALUE]
         names += [MASKS[name] for name, _ in a.masks] + [Word.OUT, Word.ROWS]
-    for name, place in zip(names, given, strict=True):
+    for name, place in zip(names, places, strict=True):
         found[name] = place
     for name in (Word.QUERY, Word.DQ):
         found[name + 1 : name + 4] = _steps(queries, heads, depth)

@@ -32,6 +32,7 @@ from treadle.backends.cpu.gemm.parts import (
     call_epilogue,
     minimum,
     operand_at,
+    own_scratch,
     owned_by_task,
 )
 from treadle.backends.cpu.run.divided import COLD
@@ -106,11 +107,12 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
             )
             call_epilogue(b, args, "true", ("%b0", "%b1", "0", rows, n0, n1))
         b("ret void")
-    with b.function(f"define internal void @{name}(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        f"define internal void @{name}(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         (first, last), _, batches = owned_by_task(b, args, SIDE)
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        scratch = own_scratch(b, args)
         with b.loop(*batches) as batch:
             b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")

@@ -48,6 +48,7 @@ from treadle.backends.cpu.gemm.parts import (
     emit_dispatch,
     minimum,
     operand_at,
+    own_scratch,
     owned_by_task,
     share,
 )
@@ -147,12 +148,12 @@ def emit_module(
 
 def _emit_product(b: Builder, unit: Unit) -> None:
     """``product``: one task."""
-    with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @product(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         (first, last), rows, batches = owned_by_task(b, args, SIDE)
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        used = b.op(f"add i64 {used}, {args(TileWord.SHARED)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        scratch = own_scratch(b, args)
         group, chunk = args(ProductWord.A_TILES), args(ProductWord.CHUNK)
         k, block = args(ProductWord.K), args(TileWord.K_BLOCK)
         long = b.op(f"icmp slt i64 {block}, {k}")
@@ -239,7 +240,9 @@ def _emit_pack_panels(b: Builder, by: Operand) -> None:
 
 def _emit_panels(b: Builder) -> None:
     """``panels``: packs a task's share of the panels that all read."""
-    with b.function("define internal void @panels(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @panels(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         rounded = b.op(f"add i64 {args(ProductWord.N)}, {SIDE - 1}")
         count = b.op(f"udiv i64 {rounded}, {SIDE}")

@@ -65,11 +65,12 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
     words[ProductWord.ROWS] = product.m
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
-    panels, scratch = chosen[-2:]
+    panels, scratch = chosen[-1], words[TileWord.SHARED]
     launch = Scheduled(tuple(words), words[Word.TASKS], scratch)
     if not is_dim(panels) and panels == 0:
         return [launch]
     words[Word.KIND], words[Word.TASKS] = Kind.PANELS, panels
+    words[Word.OWN_STRIDE] = 0
     return [Scheduled(tuple(words), panels, scratch), launch]
 
 
@@ -104,7 +105,7 @@ _CHOSEN = (
     *(
         Word.KIND,
         Word.TASKS,
-        Word.SCRATCH_STRIDE,
+        Word.OWN_STRIDE,
         TileWord.SHARED,
         TileWord.OWN,
         TileWord.K_BLOCK,
@@ -133,7 +134,7 @@ def _blocks(
     b_column: int,
 ) -> tuple[int, ...]:
     """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
-    the product packs what it reads) and the bytes of scratch.
+    the product packs what it reads).
 
     one_b: whether all batch elements have the same B. a_column, b_row, b_column: steps.
     """
@@ -174,7 +175,7 @@ def _blocks(
         *(Kind.PRODUCT, tasks, stride, shared, sums, k_block, between, k_piece),
         *(tiles, *divmod(m, tiles), *parts),
         *(lines, offset, packed, chunk * SIDE, group),
-        *(packers, shared + tasks * stride),
+        packers,
     )
 
 
@@ -191,7 +192,7 @@ def _few_rows(
     return (
         *(Kind.FEW_ROWS, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, lines, speed.starts, 0, _CHUNK, 1),
-        *(0, tasks * stride),
+        0,
     )
 
 
@@ -213,7 +214,7 @@ def _few(
     return (
         *(kind, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, line, sums, 0, chunk, 1),
-        *(0, tasks * stride),
+        0,
     )
 
 

@@ -52,7 +52,7 @@ class ConvWord(IntEnum):
     EPILOGUE_ROWS = FIRST + 35
     GRID_UNITS = FIRST + 36
     GRID_PANELS = FIRST + 37
-    FILTER_OFFSET = FIRST + 38  # bytes from a task's scratch to the packed filter
+    FILTER_OFFSET = FIRST + 38  # bytes from a thread's scratch to the packed filter
     IN_X = FIRST + 39
     PAD_X = FIRST + 40
     IN_Z = FIRST + 41  # images of a volume
@@ -63,7 +63,7 @@ class ConvWord(IntEnum):
     PAD_Z = FIRST + 46
     TOGETHER = FIRST + 47  # images whose pixels lie side by side
     PHASE = FIRST + 48  # columns that their rows have for each phase of a stride
-    PLACES_OFFSET = FIRST + 49  # bytes from a task's scratch to its table of segments
+    PLACES_OFFSET = FIRST + 49  # bytes from a thread's scratch to its table of segments
     RESULT_OFFSET = FIRST + 50  # ... and to a row of results of these images
     RUN = FIRST + 51  # elements of a segment
     SEGMENTS = FIRST + 52  # their number; the offsets (in bytes), each and a 0, follow
@@ -83,48 +83,46 @@ class FilterWord(IntEnum):
 
     PARTIALS = ConvWord.RUN  # number of partial sums; they lie at the scratch's start
     FEATURES = ConvWord.RUN + 1
-    TASK_OFFSET = ConvWord.RUN + 2  # bytes from there to the tasks' own scratch
-    PLANES_OFFSET = ConvWord.RUN + 3  # bytes from a task's scratch to its planes
-    PANEL_OFFSET = ConvWord.RUN + 4  # ... and to its packed panel of B
-    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane, or read as it lies
-    PLANE = ConvWord.RUN + 6  # elements of a plane
-    PHASE = ConvWord.RUN + 7  # elements of one phase of a row
-    A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
-    C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
-    STEPS = ConvWord.RUN + 10  # how many row groups there are
-    SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
-    AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
-    IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    ALONG = ConvWord.RUN + 14  # elements between a tile's columns of A
-    NEXT_ROW = ConvWord.RUN + 15  # ... and between what rows of outputs meet
-    TABLE = ConvWord.RUN + 16
+    PLANES_OFFSET = ConvWord.RUN + 2  # bytes from a thread's scratch to its planes
+    PANEL_OFFSET = ConvWord.RUN + 3  # ... and to its packed panel of B
+    PLANAR = ConvWord.RUN + 4  # 1 if the padded image is a plane, or read as it lies
+    PLANE = ConvWord.RUN + 5  # elements of a plane
+    PHASE = ConvWord.RUN + 6  # elements of one phase of a row
+    A_STEP = ConvWord.RUN + 7  # elements between a tile's rows of A
+    C_STEP = ConvWord.RUN + 8  # and between its rows of a partial sum
+    STEPS = ConvWord.RUN + 9  # how many row groups there are
+    SEGMENTS_OFFSET = ConvWord.RUN + 10  # bytes to the table of segments that it makes
+    AT_ONCE = ConvWord.RUN + 11  # images that the micro-kernel sums over in one go
+    IMAGE = ConvWord.RUN + 12  # elements of a plane that belong to one image
+    ALONG = ConvWord.RUN + 13  # elements between a tile's columns of A
+    NEXT_ROW = ConvWord.RUN + 14  # ... and between what rows of outputs meet
+    TABLE = ConvWord.RUN + 15
     """Of row groups: the element offsets of each in A and C."""
 
 
 class DepthwiseWord(IntEnum):
     """Words of Kind.DEPTHWISE and Kind.DEPTHWISE_FILTER beside those of ConvWord; the
-    first three are those of FilterWord."""
+    first two are those of FilterWord."""
 
     PARTIALS = FilterWord.PARTIALS
     FEATURES = FilterWord.FEATURES
-    TASK_OFFSET = FilterWord.TASK_OFFSET
-    BLOCK_Y = ConvWord.RUN + 3  # outputs that share a table of pixels
-    BLOCK_X = ConvWord.RUN + 4
-    BLOCKS_Y = ConvWord.RUN + 5  # such blocks in an image
-    BLOCKS_X = ConvWord.RUN + 6
-    LINE = ConvWord.RUN + 7  # entries in a line of the table
-    TAPS_OFFSET = ConvWord.RUN + 8  # bytes from a task's scratch to its table of taps
-    OUTPUTS_OFFSET = ConvWord.RUN + 9  # ... to that of outputs
-    TABLE_OFFSET = ConvWord.RUN + 10  # ... to that of pixels
-    MET_OFFSET = ConvWord.RUN + 11  # ... and to the taps that a row of outputs meets
-    ASKED_Y = ConvWord.RUN + 12  # rows of taps whose pixels are new to each output
-    ASKED_X = ConvWord.RUN + 13  # and columns
-    COUNT = ConvWord.RUN + 14
+    BLOCK_Y = ConvWord.RUN + 2  # outputs that share a table of pixels
+    BLOCK_X = ConvWord.RUN + 3
+    BLOCKS_Y = ConvWord.RUN + 4  # such blocks in an image
+    BLOCKS_X = ConvWord.RUN + 5
+    LINE = ConvWord.RUN + 6  # entries in a line of the table
+    TAPS_OFFSET = ConvWord.RUN + 7  # bytes from a thread's scratch to its table of taps
+    OUTPUTS_OFFSET = ConvWord.RUN + 8  # ... to that of outputs
+    TABLE_OFFSET = ConvWord.RUN + 9  # ... to that of pixels
+    MET_OFFSET = ConvWord.RUN + 10  # ... and to the taps that a row of outputs meets
+    ASKED_Y = ConvWord.RUN + 11  # rows of taps whose pixels are new to each output
+    ASKED_X = ConvWord.RUN + 12  # and columns
+    COUNT = ConvWord.RUN + 13
 
 
 class WinogradWord(IntEnum):
     """What Kind.WINOGRAD and Kind.WINOGRAD_FILTER have instead of tiles of pixels and
-    segments. The second has the first three words of FilterWord, too."""
+    segments. The second has the first two words of FilterWord, too."""
 
     TILES_X = ConvWord.TILES  # squares of outputs in a row
     PART = ConvWord.TILE_LOW  # of which so many are transformed at once
@@ -132,13 +130,13 @@ class WinogradWord(IntEnum):
     PITCH = ConvWord.EPILOGUE_ROWS  # and between tiles
     FILTER_PLANE = ConvWord.PLACES_OFFSET  # ... and between the numbers of a filter
     STREAMS = ConvWord.RESULT_OFFSET  # 1 if it is transformed where it is met
-    SUMS_PLANE = ConvWord.RUN + 3  # elements between the numbers of sums
-    INPUTS_OFFSET = ConvWord.RUN + 4  # bytes from a task's scratch to tiles of inputs
-    SUMS_OFFSET = ConvWord.RUN + 5  # ... and to sums of products
-    PIECE = ConvWord.RUN + 6  # channels that are summed up, or multiplied, at once
-    COUNT = ConvWord.RUN + 7
-    LINES_OFFSET = ConvWord.RUN + 7  # bytes to four padded rows of outputs' gradients
-    OUTPUTS_OFFSET = ConvWord.RUN + 8  # ... and to tiles of them
-    SUMS_STEP = ConvWord.RUN + 9  # elements between sums that stay from unit to unit
-    TILES = ConvWord.RUN + 10  # that are summed up at once
-    FILTER_COUNT = ConvWord.RUN + 11
+    SUMS_PLANE = ConvWord.RUN + 2  # elements between the numbers of sums
+    INPUTS_OFFSET = ConvWord.RUN + 3  # bytes from a thread's scratch to tiles of inputs
+    SUMS_OFFSET = ConvWord.RUN + 4  # ... and to sums of products
+    PIECE = ConvWord.RUN + 5  # channels that are summed up, or multiplied, at once
+    COUNT = ConvWord.RUN + 6
+    LINES_OFFSET = ConvWord.RUN + 6  # bytes to four padded rows of outputs' gradients
+    OUTPUTS_OFFSET = ConvWord.RUN + 7  # ... and to tiles of them
+    SUMS_STEP = ConvWord.RUN + 8  # elements between sums that stay from unit to unit
+    TILES = ConvWord.RUN + 9  # that are summed up at once
+    FILTER_COUNT = ConvWord.RUN + 10

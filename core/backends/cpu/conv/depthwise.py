@@ -43,6 +43,7 @@ from treadle.backends.cpu.gemm.parts import (
     emit_dispatch,
     minimum,
     offset,
+    own_scratch,
     share,
 )
 from treadle.backends.cpu.gemm.sweep import row_of_tile
@@ -305,13 +306,10 @@ def _emit_tiles(
 
 
 class _Scratch:
-    """Where the parts of a task's scratch are."""
+    """Where the parts of a thread's scratch are."""
 
     def __init__(self, b: Builder, args: Args) -> None:
-        base = args(Word.SCRATCH, "ptr")
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        used = b.op(f"add i64 {used}, {args(DepthwiseWord.TASK_OFFSET)}")
-        self.zeros = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        self.zeros = own_scratch(b, args)
         self.taps, self.outputs, self.table, self.met = (
             b.op(f"getelementptr i8, ptr {self.zeros}, i64 {args(word)}")
             for word in (
@@ -372,7 +370,7 @@ def _below(b: Builder, machine: Machine, args: Args) -> str:
 
 def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
-    with b.function("define internal void @forward(ptr %args, i64 %task)"):
+    with b.function("define internal void @forward(ptr %args, i64 %task, i64 %slot)"):
         args = Args(b)
         scratch = _Scratch(b, args)
         b(
@@ -424,7 +422,9 @@ def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
 
 def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None:
     """``filter_gradient``: the partial sums that a task owns."""
-    with b.function("define internal void @filter_gradient(ptr %args, i64 %task)"):
+    with b.function(
+        "define internal void @filter_gradient(ptr %args, i64 %task, i64 %slot)"
+    ):
         args = Args(b)
         scratch = _Scratch(b, args)
         b(

@@ -34,10 +34,9 @@ def schedule(
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
     words = _words(spec, tile, min(_MORE_OUTPUTS, max(_OUTPUTS, outputs)))
-    scratch = words[Word.SCRATCH_STRIDE]
     tasks = min(_units(words), _tasks(spec, words, tile, threads))
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE
-    return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
+    return [Scheduled(tuple(map(int, words)), tasks)]
 
 
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
@@ -57,15 +56,14 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     start = round_up(partials * nbytes, 64)
     words[DepthwiseWord.PARTIALS] = partials
     words[DepthwiseWord.FEATURES] = spec.features
-    words[DepthwiseWord.TASK_OFFSET] = start
     tasks = min(partials, _tasks(spec, words, tile, threads))
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE_FILTER
-    total = start + words[Word.SCRATCH_STRIDE] * tasks
-    first = Scheduled(tuple(map(int, words)), tasks, total)
+    first = Scheduled(tuple(map(int, words)), tasks, start)
     sums = spec.k * spec.features * partials // _SUM_ELEMENTS
     sums = max(1, min(threads, sums))
     words[Word.TASKS], words[Word.KIND] = sums, Kind.SUM_PARTIALS
-    return [first, Scheduled(tuple(map(int, words)), sums, total)]
+    words[Word.OWN_STRIDE] = 0
+    return [first, Scheduled(tuple(map(int, words)), sums, start)]
 
 
 def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
@@ -85,7 +83,7 @@ def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
     met = outputs + 16 * block_y * block_x
     table = met + 16 * spec.k
     values: dict[Any, int] = {
-        Word.SCRATCH_STRIDE: round_up(table + 8 * lines * line, 64),
+        Word.OWN_STRIDE: round_up(table + 8 * lines * line, 64),
         DepthwiseWord.BLOCK_Y: block_y,
         DepthwiseWord.BLOCK_X: block_x,
         DepthwiseWord.BLOCKS_Y: -(-y.out // block_y),

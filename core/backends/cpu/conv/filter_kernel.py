@@ -26,6 +26,7 @@ from treadle.backends.cpu.gemm.parts import (
     call_pack,
     minimum,
     offset,
+    own_scratch,
     panel_features,
     share,
 )
@@ -51,7 +52,7 @@ def emit_filter_gradient(
     _emit_panel(b, machine)
     emit_sum(b, machine)
     with b.function(
-        "define internal void @filter_gradient(ptr %args, i64 %task) " + COLD
+        "define internal void @filter_gradient(ptr %args, i64 %task, i64 %slot) " + COLD
     ):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
@@ -60,9 +61,7 @@ def emit_filter_gradient(
         p0, p1 = share(b, column, args(ConvWord.PANELS), groups)
         partials, images = args(FilterWord.PARTIALS), args(ConvWord.IMAGES)
         base = args(Word.SCRATCH, "ptr")
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        used = b.op(f"add i64 {used}, {args(FilterWord.TASK_OFFSET)}")
-        own = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        own = own_scratch(b, args)
         _segments(b, machine, args, own)
         size = b.op(f"mul i64 {args(ConvWord.K)}, {args(FilterWord.FEATURES)}")
         part = b.op(f"udiv i64 {size}, {args(ConvWord.TAPS_Z)}")
@@ -289,7 +288,9 @@ def _pack_pixels(
 def emit_sum(b: Builder, machine: Machine) -> None:
     """``sum_partials``: a task owns some rows (dy, dx, c) of the result."""
     lanes = machine.tile.lanes
-    with b.function("define internal void @sum_partials(ptr %args, i64 %task)"):
+    with b.function(
+        "define internal void @sum_partials(ptr %args, i64 %task, i64 %slot)"
+    ):
         args = Args(b)
         features, rows = args(FilterWord.FEATURES), args(ConvWord.K)
         channels, taps_x = args(ConvWord.GROUP_CHANNELS), args(ConvWord.TAPS_X)

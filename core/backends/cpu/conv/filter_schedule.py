@@ -75,7 +75,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
     words[Word.KIND] = Kind.FILTER_GRADIENT
-    words[Word.SCRATCH_STRIDE] = scratch
+    words[Word.OWN_STRIDE] = scratch
     words[Word.PACK_B] = BUILT_IN
     # Here the output's derivative is an operand and the filter the result.
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
@@ -84,14 +84,12 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
     words[FilterWord.PARTIALS] = partials
     words[FilterWord.FEATURES] = spec.features
-    words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
     words[FilterWord.SEGMENTS_OFFSET] = segments
     words += steps
-    total = start + scratch * tasks
-    first = Scheduled(tuple(map(int, words)), tasks, total)
-    return [first, adding(words, spec, threads, total)]
+    first = Scheduled(tuple(map(int, words)), tasks, start)
+    return [first, adding(words, spec, threads, start)]
 
 
 def adding(words: list[int], spec: ConvSpec, threads: int, scratch: int) -> Scheduled:
@@ -100,6 +98,7 @@ def adding(words: list[int], spec: ConvSpec, threads: int, scratch: int) -> Sche
     tasks = max(1, min(threads, elements // _SUM_ELEMENTS))
     words = list(words)
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.SUM_PARTIALS
+    words[Word.OWN_STRIDE] = 0
     return Scheduled(tuple(map(int, words)), tasks, scratch)
 
 

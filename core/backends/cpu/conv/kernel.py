@@ -28,6 +28,7 @@ from treadle.backends.cpu.gemm.parts import (
     call_pack,
     minimum,
     offset,
+    own_scratch,
     panel_features,
     share,
 )
@@ -61,7 +62,9 @@ def emit_tasks(
 
     pack: packs some panels of the filter.
     """
-    with b.function(f"define internal void @{name}(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        f"define internal void @{name}(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
         column = b.op(f"urem i64 %task, {groups}")
@@ -73,9 +76,7 @@ def emit_tasks(
         images = b.op(f"udiv i64 {b.op(f'sub i64 {images}, 1')}, {together}")
         units = b.op(f"mul i64 {images}, {slabs}")
         units_bounds = share(b, row, units, args(ConvWord.GRID_UNITS))
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        base = args(Word.SCRATCH, "ptr")
-        padded = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        padded = own_scratch(b, args)
         skip = args(ConvWord.FILTER_OFFSET)
         packed = b.op(f"getelementptr i8, ptr {padded}, i64 {skip}")
         chunk = args(ConvWord.CHUNK_PANELS)

@@ -215,7 +215,7 @@ def of_images(
         scratch += round_up(together * spec.x.out * tile.columns * itemsize, 64)
     tasks = grid_units * grid_panels
     words[Word.TASKS] = tasks
-    words[Word.SCRATCH_STRIDE] = scratch
+    words[Word.OWN_STRIDE] = scratch
     words[ConvWord.SLAB_ROWS], words[ConvWord.SLABS] = slab_rows, slabs
     tiles = -(-spec.x.out // tile.rows)
     words[ConvWord.TILES] = tiles
@@ -225,7 +225,7 @@ def of_images(
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
     words[ConvWord.FILTER_OFFSET] = image
     words += segments
-    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+    return Scheduled(tuple(map(int, words)), tasks)
 
 
 def _is_product(spec: ConvSpec, tile: Tile) -> bool:

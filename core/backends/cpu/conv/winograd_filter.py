@@ -42,6 +42,7 @@ from treadle.backends.cpu.gemm.parts import (
     call_pack,
     minimum,
     offset,
+    own_scratch,
     panel_features,
     share,
 )
@@ -57,7 +58,8 @@ def emit_winograd_filter(b: Builder, machine: Machine) -> None:
     _emit_block(b, machine)
     _emit_unit(b, machine)
     with b.function(
-        "define internal void @winograd_gradient(ptr %args, i64 %task) " + COLD
+        "define internal void @winograd_gradient(ptr %args, i64 %task, i64 %slot) "
+        + COLD
     ):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
@@ -66,9 +68,7 @@ def emit_winograd_filter(b: Builder, machine: Machine) -> None:
         panels = share(b, column, args(ConvWord.PANELS), groups)
         partials, images = args(FilterWord.PARTIALS), args(ConvWord.IMAGES)
         base = args(Word.SCRATCH, "ptr")
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        used = b.op(f"add i64 {used}, {args(FilterWord.TASK_OFFSET)}")
-        own = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        own = own_scratch(b, args)
         size = b.op(f"mul i64 {args(ConvWord.K)}, {args(FilterWord.FEATURES)}")
         together, chunk = args(ConvWord.TOGETHER), args(ConvWord.CHUNK_PANELS)
         out_y, rows = args(ConvWord.OUT_Y), args(ConvWord.SLAB_ROWS)

@@ -272,7 +272,7 @@ def of_tiles(
     scratch = offset + round_up(held * panel_bytes + slack, 64)
     values = {
         Word.TASKS: tasks,
-        Word.SCRATCH_STRIDE: scratch,
+        Word.OWN_STRIDE: scratch,
         ConvWord.TOGETHER: together,
         ConvWord.SLAB_ROWS: slab_tiles * OUT,
         ConvWord.SLABS: slabs,
@@ -292,7 +292,7 @@ def of_tiles(
     }
     for word, value in values.items():
         words[word] = value
-    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+    return Scheduled(tuple(map(int, words)), tasks)
 
 
 def _blocks(tiles: int, axis: Axis) -> int:
@@ -386,7 +386,7 @@ def gradient_of_tiles(
     values = {
         Word.KIND: Kind.WINOGRAD_FILTER,
         Word.TASKS: tasks,
-        Word.SCRATCH_STRIDE: scratch,
+        Word.OWN_STRIDE: scratch,
         ConvWord.TOGETHER: together,
         ConvWord.SLAB_ROWS: slab_tiles * OUT,
         ConvWord.SLABS: slabs,
@@ -395,7 +395,6 @@ def gradient_of_tiles(
         ConvWord.CHUNK_PANELS: chunk,
         FilterWord.PARTIALS: partials,
         FilterWord.FEATURES: spec.features,
-        FilterWord.TASK_OFFSET: start,
         WinogradWord.PART: part,
         WinogradWord.PLANE: plane,
         WinogradWord.PITCH: pitch,
@@ -411,6 +410,5 @@ def gradient_of_tiles(
     }
     for word, value in values.items():
         words[word] = value
-    total = start + scratch * tasks
-    first = Scheduled(tuple(map(int, words)), tasks, total)
-    return [first, filter_schedule.adding(words, spec, threads, total)]
+    first = Scheduled(tuple(map(int, words)), tasks, start)
+    return [first, filter_schedule.adding(words, spec, threads, start)]

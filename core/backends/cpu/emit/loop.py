@@ -82,7 +82,9 @@ class NativeLoop(NamedTuple):
 def emit(loop: NativeLoop, symbol: str) -> str:
     """The IR text of a module that defines `symbol` for this loop."""
     b = Builder()
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+    with b.function(
+        f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
+    ):
         count = _word(b, 1, "i64")
         roots = [_word(b, 2 + k, "ptr") for k in range(loop.roots)]
         with _repeating(b, loop, count, roots) as writer:

@@ -74,7 +74,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     """
     b = Builder()
     lanes = lanes or host_lanes()
-    parameters = "i64 %task"
+    parameters = "i64 %task, i64 %slot"
     if entry == "tile":
         parameters = "i64 %b0, i64 %b1, i64 %r0, i64 %r1, i64 %c0, i64 %c1"
     with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind'):

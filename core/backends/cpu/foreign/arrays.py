@@ -71,7 +71,9 @@ def _emit() -> str:
     def item(base: str, index: str) -> str:
         return b.op(f"getelementptr i64, ptr {base}, i64 {index}")
 
-    with b.function(f'define void @"{_SYMBOL}"(ptr %args, i64 %task) nounwind'):
+    with b.function(
+        f'define void @"{_SYMBOL}"(ptr %args, i64 %task, i64 %slot) nounwind'
+    ):
         args = Args(b)
         count, function = args(Word.BUFFERS), args(Word.FUNCTION, "ptr")
         table = args.at(len(Word))
@@ -99,10 +101,12 @@ def call(
     whole = [*arrays, *outs]
     types = [ArrayType(a.shape, a.dtype) for a in whole]
     found = words(function, types, [a.ctypes.data for a in whole], lead)
-    _kernel()(np.array([1, *found], np.int64).ctypes.data, 0)
+    _kernel()(np.array([1, *found], np.int64).ctypes.data, 0, 0)
 
 
 @cache
 def _kernel() -> Callable[..., None]:
     address = native.load([source()])[_SYMBOL]
-    return ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64)(address)
+    return ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64)(
+        address
+    )

@@ -29,7 +29,7 @@ def scratch_of(b: Builder, args: Args) -> str:
 
 def emit_beside(b: Builder, lanes: Lanes) -> None:
     """A task owns some of the vectors of lines of all blocks of lines."""
-    with b.function("define internal void @beside(ptr %args, i64 %task)"):
+    with b.function("define internal void @beside(ptr %args, i64 %task, i64 %slot)"):
         args = Args(b)
         inner, count, m = args(Word.INNER), args(Word.LANES), args(Word.LENGTH)
         packs, unpacks = (

@@ -32,7 +32,7 @@ def emit() -> str:
 
 def emit_calls(b: Builder, head: str) -> None:
     """The kernel. head: its result and name."""
-    with b.function(f"define {head}(ptr %args, i64 %task) nounwind"):
+    with b.function(f"define {head}(ptr %args, i64 %task, i64 %slot) nounwind"):
         args = Args(b)
         given, sizes, steps = (b.op(f"alloca [{n} x i64]") for n in (3, 3, 5))
         inner, pieces = args(Word.INNER), args(Word.PIECES)

@@ -39,13 +39,15 @@ def _emit(symbol: str, itemsize: int) -> str:
     b = Builder()
     emit_transform(b, own.lanes_of(itemsize), "internal void @ours")
     emit_calls(b, "internal void @others")
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+    with b.function(
+        f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
+    ):
         args = Args(b)
         ours = b.op(f"icmp eq i64 {args(_OURS)}, 1")
         with b.when(ours):
-            b("call void @ours(ptr %args, i64 %task)")
+            b("call void @ours(ptr %args, i64 %task, i64 %slot)")
         with b.when(b.op(f"xor i1 {ours}, true")):
-            b(f"call void @others(ptr {args.at(_OTHERS)}, i64 %task)")
+            b(f"call void @others(ptr {args.at(_OTHERS)}, i64 %task, i64 %slot)")
         b("ret void")
     return b.text()
 

@@ -53,12 +53,12 @@ def emit_transform(b: Builder, lanes: Lanes, head: str) -> None:
     emit_beside(b, lanes)
     _emit_turn(b, lanes)
     _emit_alone(b, lanes)
-    with b.function(f"define {head}(ptr %args, i64 %task) nounwind"):
+    with b.function(f"define {head}(ptr %args, i64 %task, i64 %slot) nounwind"):
         alone = b.op(f"icmp eq i64 {Args(b)(Word.ALONE)}, 1")
         with b.when(alone):
-            b("call void @alone(ptr %args, i64 %task)")
+            b("call void @alone(ptr %args, i64 %task, i64 %slot)")
         with b.when(b.op(f"xor i1 {alone}, true")):
-            b("call void @beside(ptr %args, i64 %task)")
+            b("call void @beside(ptr %args, i64 %task, i64 %slot)")
         b("ret void")
 
 
@@ -93,7 +93,7 @@ def _emit_turn(b: Builder, lanes: Lanes) -> None:
 
 def _emit_alone(b: Builder, lanes: Lanes) -> None:
     """A task owns some of the lines, which lie one behind the other."""
-    with b.function("define internal void @alone(ptr %args, i64 %task)"):
+    with b.function("define internal void @alone(ptr %args, i64 %task, i64 %slot)"):
         args, number = Args(b), 2 * lanes.itemsize
         rows, columns = args(Word.ROWS), args(Word.COLUMNS)
         block_bytes = scaled(b, columns, lanes.row)

@@ -1,17 +1,20 @@
 """The arguments of the native kernels of products and convolutions.
 
-One function per dtype, ``void contract(ptr args, i64 task)``, computes every matrix
-product (`treadle.kernels.contract`) and every convolution (`treadle.kernels.convolve`),
-whatever its sizes and strides, and whatever is fused before or behind it. It is run for
-every task in 0..tasks-1, in any order and on any thread; no bit of the result depends
-on how many tasks there are. `args` points to 64-bit words. A schedule writes them, but
-for those of pointers::
+One function per dtype, ``void contract(ptr args, i64 task, i64 slot)``, computes every
+matrix product (`treadle.kernels.contract`) and every convolution
+(`treadle.kernels.convolve`), whatever its sizes and strides, and whatever is fused
+before or behind it. It is run for every task in 0..tasks-1, in any order and on any
+thread (of which each has a slot of its own); no bit of the result depends on how many
+tasks there are. `args` points to 64-bit words. A schedule writes them, but for those of
+pointers::
 
     scheduled = schedule(Contraction(np.dtype("float32"), m, n, k, a=..., b=..., c=...),
                          tile, threads)
     words = list(scheduled.words)
     words[Word.A] = address of A[0, 0, 0, 0]   # likewise B, C
     words[Word.SCRATCH] = address of scheduled.scratch_bytes bytes, 64-byte aligned
+    words[Word.OWN] = the same of scheduled.own_bytes for each slot,
+    words[Word.OWN_STRIDE] = which lie so many bytes apart
     words[Word.EPILOGUE] = address of a block function
     words[Word.EPILOGUE_ARGS] = index of the word of `args` where its arguments begin
 
@@ -71,20 +74,21 @@ class Word(IntEnum):
 
     TASKS = 0
     KIND = 1
-    SCRATCH = 2
-    SCRATCH_STRIDE = 3  # bytes per task
-    EPILOGUE = 4
-    EPILOGUE_ARGS = 5
-    PACK_A = 6  # IN_PLACE, BUILT_IN or the address of a producer
-    PACK_A_ARGS = 7
-    PACK_B = 8
-    PACK_B_ARGS = 9
-    A = 10  # pointer, then strides b0, b1, row, column
-    B = 15
-    C = 20
+    SCRATCH = 2  # what tasks, or launches, share
+    OWN = 3  # what a thread has while it runs a task
+    OWN_STRIDE = 4  # bytes from one slot to the next; a schedule says how many it needs
+    EPILOGUE = 5
+    EPILOGUE_ARGS = 6
+    PACK_A = 7  # IN_PLACE, BUILT_IN or the address of a producer
+    PACK_A_ARGS = 8
+    PACK_B = 9
+    PACK_B_ARGS = 10
+    A = 11  # pointer, then strides b0, b1, row, column
+    B = 16
+    C = 21
 
 
-FIRST = 25
+FIRST = 26
 """The first word that only one kind uses."""
 
 IN_PLACE, BUILT_IN = 0, 1
@@ -109,7 +113,7 @@ class ProductWord(IntEnum):
     A_STRIDE = (
         FIRST + 12
     )  # row stride of a packed A, in elements: room for a piece of k
-    A_OFFSET = FIRST + 13  # bytes from a task's scratch to its packed A
+    A_OFFSET = FIRST + 13  # bytes from a slot's scratch to its packed A
     PANEL_STRIDE = FIRST + 14  # bytes between packed panels; 0 if B is read in place
     CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
     A_TILES = FIRST + 16  # and tiles whose packed rows of A do
@@ -123,8 +127,8 @@ class TileWord(IntEnum):
     bytes from one to the next, as `PANEL_STRIDE` is, and `BLOCK_TILES` isn't used."""
 
     SHARED = FIRST + len(ProductWord)
-    """Bytes at the start of the scratch, before that of the first task, which hold all
-    of B, packed; 0 if each task packs what it reads, ..."""
+    """Bytes of the scratch that all tasks share, which hold all of B, packed; 0 if each
+    task packs what it reads, ..."""
     OWN = FIRST + len(ProductWord) + 1
     """... for a chunk at a time, so many bytes into its scratch."""
     K_BLOCK = FIRST + len(ProductWord) + 2
@@ -154,8 +158,16 @@ class Tile:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """The arguments of one kernel call, 0 where a pointer is to be filled in."""
+    """The arguments of one kernel call, 0 where a pointer is to be filled in.
+
+    scratch_bytes: what its tasks share, among them and with other calls.
+    """
 
     words: tuple[int, ...]
     tasks: int
-    scratch_bytes: int
+    scratch_bytes: int = 0
+
+    @property
+    def own_bytes(self) -> int:
+        """What a thread needs beside while it runs a task."""
+        return self.words[Word.OWN_STRIDE]

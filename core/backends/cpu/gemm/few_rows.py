@@ -24,6 +24,7 @@ from treadle.backends.cpu.gemm.parts import (
     minimum,
     offset,
     operand_at,
+    own_scratch,
     pieces,
 )
 from treadle.backends.cpu.gemm.sweep import Sweep, first_row
@@ -35,10 +36,11 @@ def emit_few_rows(b: Builder, machine: Machine) -> None:
     """Defines ``few_rows``: one task, of some batch elements and some column tiles."""
     _emit_turned_copy(b, machine)
     _emit_columns(b, machine)
-    with b.function("define internal void @few_rows(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @few_rows(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        scratch = own_scratch(b, args)
         with column_chunks(b, args) as (b0, b1, t0, t1):
             b(
                 f"call void @some_columns(ptr %args, ptr {scratch}, i64 {b0}, "

@@ -59,6 +59,7 @@ from treadle.backends.cpu.gemm.parts import (
     emit_dispatch,
     minimum,
     operand_at,
+    own_scratch,
     owned_by_task,
     pieces,
 )
@@ -234,12 +235,13 @@ def _emit_convolutions(
 
 def _emit_product(b: Builder, machine: Machine) -> None:
     """``product``: one task. Finds out what the task owns."""
-    with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @product(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         owned = owned_by_task(b, args, machine.tile.columns)
         (first, last), tiles, batches = owned
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        scratch = own_scratch(b, args)
         shares = b.op(f"icmp ne i64 {args(ProductWord.SHARES_B)}, 0")
         with (
             b.when(shares),

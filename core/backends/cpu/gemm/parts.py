@@ -42,6 +42,12 @@ class Args:
         return self.b.op(f"getelementptr i64, ptr %args, i64 {int(index)}")
 
 
+def own_scratch(b: Builder, args: Args) -> str:
+    """The memory of the thread that runs a task."""
+    used = b.op(f"mul i64 %slot, {args(Word.OWN_STRIDE)}")
+    return b.op(f"getelementptr i8, ptr {args(Word.OWN, 'ptr')}, i64 {used}")
+
+
 def share(b: Builder, index: str, size: str, groups: str) -> tuple[str, str]:
     """The part of 0..size-1 that group `index` of `groups` owns."""
     following = b.op(f"add i64 {index}, 1")
@@ -179,9 +185,9 @@ def panel_features(
 
 def emit_dispatch(b: Builder, name: str, kinds: Mapping[Kind, str]) -> None:
     """Defines a kernel: calls the function of the kind that the arguments are for."""
-    with b.function(f"define void @{name}(ptr %args, i64 %task) " + COLD):
+    with b.function(f"define void @{name}(ptr %args, i64 %task, i64 %slot) " + COLD):
         kind = Args(b)(Word.KIND)
         for number, function in kinds.items():
             with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
-                b(f"call void @{function}(ptr %args, i64 %task)")
+                b(f"call void @{function}(ptr %args, i64 %task, i64 %slot)")
         b("ret void")

@@ -78,7 +78,7 @@ def schedule(
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
     tasks = words[Word.TASKS]
-    return Scheduled(tuple(words), tasks, blocks[-1] * tasks)
+    return Scheduled(tuple(words), tasks)
 
 
 def in_strands(
@@ -98,8 +98,7 @@ def in_strands(
     words[ProductWord.TILES], words[ProductWord.TILE_LOW] = tiles, m // tiles
     words[ProductWord.TILE_EXTRA], words[ProductWord.A_TILES] = 0, tiles // strands
     words[ProductWord.BLOCK_TILES] = tiles // strands
-    scratch = strands * words[Word.SCRATCH_STRIDE]
-    return Scheduled(tuple(words), strands, scratch)
+    return Scheduled(tuple(words), strands)
 
 
 _CHOSEN = (
@@ -131,7 +130,7 @@ _CHOSEN = (
         ProductWord.A_TILES,
         ProductWord.SHARES_B,
         ProductWord.ROWS,
-        Word.SCRATCH_STRIDE,
+        Word.OWN_STRIDE,
     ),
 )
 """The words that `_blocks` gives."""

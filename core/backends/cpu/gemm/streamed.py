@@ -24,6 +24,7 @@ from treadle.backends.cpu.gemm.parts import (
     column_chunks,
     minimum,
     operand_at,
+    own_scratch,
     pieces,
 )
 from treadle.backends.cpu.gemm.tile import (
@@ -69,10 +70,11 @@ def emit_streamed(b: Builder, machine: Machine) -> None:
     for height in _heights(machine.tile):
         _emit_strip(b, machine, height)
     _emit_chunk(b, machine)
-    with b.function("define internal void @streamed(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @streamed(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        scratch = own_scratch(b, args)
         with column_chunks(b, args) as (b0, b1, t0, t1):
             b(
                 f"call void @some_streams(ptr %args, ptr {scratch}, i64 {b0}, "

@@ -54,7 +54,9 @@ def emit_turned_rows(b: Builder, machine: Machine) -> None:
     for height in _HEIGHTS:
         _emit_tile(b, machine, height)
     _emit_chunk(b, machine)
-    with b.function("define internal void @turned(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @turned(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         with column_chunks(b, args) as (b0, b1, t0, t1):
             where = f"i64 {b0}, i64 {b1}, i64 {t0}, i64 {t1}"

@@ -31,6 +31,7 @@ from treadle.backends.cpu.gemm.parts import (
     call_epilogue,
     minimum,
     operand_at,
+    own_scratch,
     owned_by_task,
 )
 from treadle.backends.cpu.integers.operand import Integers
@@ -59,12 +60,14 @@ def emit_few_rows(b: Builder, unit: Dots, a: Operand, by: Integers, c: Operand) 
     for rows in (1, 2):
         _emit_dots(b, unit, by, rows)
     _emit_element(b, unit, a, by, c)
-    with b.function("define internal void @few_rows(ptr %args, i64 %task) " + COLD):
+    with b.function(
+        "define internal void @few_rows(ptr %args, i64 %task, i64 %slot) " + COLD
+    ):
         args = Args(b)
         (first, last), _, batches = owned_by_task(b, args, _COLUMNS)
-        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
-        used = b.op(f"add i64 {used}, {args(ProductWord.A_OFFSET)}")
-        packed = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        packed = own_scratch(b, args)
+        skip = args(ProductWord.A_OFFSET)
+        packed = b.op(f"getelementptr i8, ptr {packed}, i64 {skip}")
         with b.loop(*batches) as batch:
             b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")

@@ -37,7 +37,7 @@ def call(
     places = [a.ctypes.data for a in (*arrays, *outs)]
     behind = words(script, (*types, *out_types), places, lambda i: start + i, found)
     args = np.array([1, *behind], np.int64)
-    _kernel(kernel.source(script))(args.ctypes.data, 0)
+    _kernel(kernel.source(script))(args.ctypes.data, 0, 0)
     return outs
 
 
@@ -55,4 +55,6 @@ def _script(
 @cache
 def _kernel(source: native.Source) -> Any:
     address = native.load([source])[source.key]
-    return ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64)(address)
+    return ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64)(
+        address
+    )

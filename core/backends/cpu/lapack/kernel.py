@@ -40,12 +40,14 @@ def emit(symbol: str, small: Small | None) -> str:
     _emit_pin(b)
     if small:
         together.emit(b, small)
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+    with b.function(
+        f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
+    ):
         args = Args(b)
         if small:
             is_small = args(Word.SMALL + SmallWord.IS_SMALL)
             with b.when(b.op(f"icmp ne i64 {is_small}, 0")):
-                b("call void @together(ptr %args, i64 %task)")
+                b("call void @together(ptr %args, i64 %task, i64 %slot)")
                 b("ret void")
                 b.label(b.fresh_label())
         places = b.op(f"alloca [{MOST_BLOCKS} x ptr]")

@@ -50,7 +50,9 @@ def emit(b: Builder, small: Small) -> None:
     has_wide = small.what == "triangular_solve" and of.parts == 1
     if has_wide:
         wide.emit(b, of)
-    with b.function("define internal void @together(ptr %args, i64 %task) noinline"):
+    with b.function(
+        "define internal void @together(ptr %args, i64 %task, i64 %slot) noinline"
+    ):
         args = Args(b)
         room = args(Word.SMALL + SmallWord.ROOM, "ptr")
         room = at(b, room, scaled(b, args(Word.SMALL + SmallWord.ROOM_BYTES), "%task"))

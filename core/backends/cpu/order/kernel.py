@@ -49,7 +49,9 @@ def emit(key: str, symbol: str, lanes: int) -> str:
     _emit_long(b, key)
     _emit_ordered(b)
     emit_few(b, key, lanes)
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+    with b.function(
+        f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
+    ):
         args = Args(b)
         tasks, rows, length, count = (args(i) for i in range(4))
         keys, places = args(4, "ptr"), args(5, "ptr")

@@ -11,8 +11,9 @@ run: addresses of buffers and plain numbers. Commands name slots by index::
     slots = numpy.zeros(program.slot_count, numpy.int64)
     status = program.run(slots.ctypes.data)
 
-A kernel is ``void kernel(ptr arguments, i64 task)``. Word 0 of its arguments is the
-number of tasks; the arguments given to `call` begin at word 1.
+A kernel is ``void kernel(ptr arguments, i64 task, i64 slot)``. Word 0 of its arguments
+is the number of tasks; the arguments given to `call` begin at word 1. The slot is the
+number of the thread that runs the task: what memory of its own a thread has.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ GROUP_WORDS = 6144
 PARALLEL_BYTES = 1 << 20
 """From this size on, copies and fills use several threads."""
 
+
+ANY_THREADS = 1 << 30
+"""No pool has as many."""
 
 LOGGED_EVENTS = 1 << 16
 """How many events a profiled run logs, of 40 bytes each; sums go on behind them."""
@@ -311,10 +315,13 @@ class ProgramBuilder:
         """Keeps `thing` (a ctypes callback, a constant's array) with the program."""
         self._keep.append(thing)
 
-    def build(self, functions: Mapping[str, int] | None = None) -> Program:
+    def build(
+        self, functions: Mapping[str, int] | None = None, most: int | None = None
+    ) -> Program:
         """The finished program. The builder must not be used after.
 
-        functions: the addresses of kernels by key.
+        functions: the addresses of kernels by key. most: for how many threads there is
+          memory, if they need any; a pool of more doesn't help.
         """
         self._command("end", [])
         for position, key in self._functions:
@@ -324,7 +331,8 @@ class ProgramBuilder:
                 raise ValueError("a jump's label was never placed")
             self._words[position] = label.offset
         pool = threads.pool()
-        header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
+        addresses = map(_signed, (pool.address, pool.fork_join))
+        header = [*addresses, self._block_words, most or ANY_THREADS]
         words = header + self._words
         sized = []
         if Dim in set(map(type, words)):

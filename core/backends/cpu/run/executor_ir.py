@@ -25,8 +25,9 @@ from treadle.backends.cpu.run.repeat_ir import REPEAT
 from treadle.backends.cpu.target import host
 
 HEADER_WORDS = 6
-PROGRAM_WORDS = 3
-"""Words before the first command: pool, fork_join's address, size of the block."""
+PROGRAM_WORDS = 4
+"""Words before the first command: pool, fork_join's address, size of the block, for how
+many threads there is memory."""
 
 OPCODES = {
     "end": 0,  # -
@@ -151,13 +152,15 @@ few:
   %one = icmp eq i64 %tasks, 1
   br i1 %one, label %serial, label %done
 serial:
-  call void %function(ptr %block, i64 0)
+  call void %function(ptr %block, i64 0, i64 0)
   br label %done
 parallel:
   %pool = load ptr, ptr %program
   %fork_join_at = getelementptr i64, ptr %program, i64 1
   %fork_join = load ptr, ptr %fork_join_at
-  call void %fork_join(ptr %pool, ptr %function, ptr %block, i64 %tasks)
+  %most_at = getelementptr i64, ptr %program, i64 3
+  %most = load i64, ptr %most_at
+  call void %fork_join(ptr %pool, ptr %function, ptr %block, i64 %tasks, i64 %most)
   br label %done
 done:
   ret void
@@ -194,7 +197,7 @@ done:
 }
 
 ; Finds the first call whose end task is beyond %task, by bisection, and runs it.
-define internal void @group_task(ptr %block, i64 %task) {
+define internal void @group_task(ptr %block, i64 %task, i64 %slot) {
 entry:
   %calls = load i64, ptr %block
   br label %search
@@ -228,7 +231,7 @@ found:
   %tasks = load i64, ptr %arguments
   %first = sub i64 %end, %tasks
   %own = sub i64 %task, %first
-  call void %function(ptr %arguments, i64 %own)
+  call void %function(ptr %arguments, i64 %own, i64 %slot)
   ret void
 }
 
@@ -249,7 +252,7 @@ define internal {i64, i64} @share(i64 %tasks, i64 %task, i64 %bytes) {
 }
 
 ; A donated argument that is returned as it came is not copied.
-define internal void @copy_task(ptr %block, i64 %task) {
+define internal void @copy_task(ptr %block, i64 %task, i64 %slot) {
 entry:
   %tasks = load i64, ptr %block
   %to_at = getelementptr i64, ptr %block, i64 1
@@ -278,7 +281,7 @@ done:
   ret void
 }
 
-define internal void @zero_task(ptr %block, i64 %task) {
+define internal void @zero_task(ptr %block, i64 %task, i64 %slot) {
   %tasks = load i64, ptr %block
   %to_at = getelementptr i64, ptr %block, i64 1
   %to = load ptr, ptr %to_at
@@ -301,7 +304,7 @@ entry:
   %block = alloca i64, i64 %block_words, align 64
   %block1 = getelementptr i64, ptr %block, i64 1
   %block2 = getelementptr i64, ptr %block, i64 2
-  %commands = getelementptr i64, ptr %program, i64 3
+  %commands = getelementptr i64, ptr %program, i64 4
   ; PROFILE ENTRY
   br label %command
 

@@ -53,7 +53,7 @@ done:
   ret void
 }
 
-define internal void @timed_task(ptr %context, i64 %task) {
+define internal void @timed_task(ptr %context, i64 %task, i64 %slot) {
   %here = alloca i64
   %function = load ptr, ptr %context
   %block_at = getelementptr i64, ptr %context, i64 1
@@ -63,7 +63,7 @@ define internal void @timed_task(ptr %context, i64 %task) {
   %command_at = getelementptr i64, ptr %context, i64 3
   %command = load i64, ptr %command_at
   %start = call i64 @TICKS
-  call void %function(ptr %block, i64 %task)
+  call void %function(ptr %block, i64 %task, i64 %slot)
   %end = call i64 @TICKS
   call void @log_event(ptr %log, i64 %command, i64 %task, i64 %start,
     i64 %end, ptr %here)

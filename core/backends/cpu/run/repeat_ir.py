@@ -6,7 +6,7 @@ REPEAT = """
 ; Calls the entries from %first to %last: function, block index, tasks. A strand does
 ; one task of each, which is its own; strand -1 all of them.
 define internal void @call_entries(ptr %program, ptr %block, i64 %first, i64 %last,
-    i64 %strand) {
+    i64 %strand, i64 %slot) {
 entry:
   %all = icmp slt i64 %strand, 0
   br label %head
@@ -30,7 +30,7 @@ body:
   %shared = and i1 %all, %many
   br i1 %shared, label %parallel, label %serial
 serial:
-  call void %function(ptr %arguments, i64 %task)
+  call void %function(ptr %arguments, i64 %task, i64 %slot)
   br label %next
 parallel:
   call void @dispatch(ptr %program, ptr %function, ptr %arguments, i64 %tasks)
@@ -112,7 +112,7 @@ done:
 }
 
 ; Runs the iterations in a block that is prepared; gives how many there were.
-define internal i64 @iterate(ptr %program, ptr %block, i64 %strand) {
+define internal i64 @iterate(ptr %program, ptr %block, i64 %strand, i64 %slot) {
 entry:
   %tests_at = getelementptr i64, ptr %block, i64 1
   %calls_at = getelementptr i64, ptr %block, i64 2
@@ -141,13 +141,14 @@ head:
 test:
   br i1 %has_test, label %ask, label %work
 ask:
-  call void @call_entries(ptr %program, ptr %block, i64 0, i64 %tests, i64 %strand)
+  call void @call_entries(ptr %program, ptr %block, i64 0, i64 %tests, i64 %strand,
+    i64 %slot)
   %answer = load i8, ptr %flag
   %goes_on = icmp ne i8 %answer, 0
   br i1 %goes_on, label %work, label %done
 work:
   call void @call_entries(ptr %program, ptr %block, i64 %tests, i64 %calls,
-    i64 %strand)
+    i64 %strand, i64 %slot)
   %i1_ = add i64 %i, 1
   %i1 = freeze i64 %i1_
   br label %step_head
@@ -193,7 +194,7 @@ done:
 }
 
 ; A strand goes through all iterations with words of its own.
-define internal void @strand_task(ptr %job, i64 %strand) {
+define internal void @strand_task(ptr %job, i64 %strand, i64 %slot) {
   %program = load ptr, ptr %job
   %block_at = getelementptr i64, ptr %job, i64 1
   %words_at = getelementptr i64, ptr %job, i64 2
@@ -202,7 +203,7 @@ define internal void @strand_task(ptr %job, i64 %strand) {
   %own = alloca i64, i64 %words, align 64
   %bytes = shl i64 %words, 3
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %block, i64 %bytes, i1 0)
-  %ran = call i64 @iterate(ptr %program, ptr %own, i64 %strand)
+  %ran = call i64 @iterate(ptr %program, ptr %own, i64 %strand, i64 %slot)
   ret void
 }
 
@@ -257,7 +258,7 @@ run:
   %apart = icmp ugt i64 %strands, 1
   br i1 %apart, label %fork, label %together
 together:
-  %i = call i64 @iterate(ptr %program, ptr %block, i64 -1)
+  %i = call i64 @iterate(ptr %program, ptr %block, i64 -1, i64 0)
   br label %done
 fork:
   %job1 = getelementptr i64, ptr %job, i64 1

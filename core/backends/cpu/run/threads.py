@@ -1,8 +1,9 @@
 """The fork-join thread pool that compiled code calls.
 
 Native code runs tasks with ``void fork_join(ptr pool, ptr function, ptr argument, i64
-tasks)``, where the function is ``void function(ptr argument, i64 task)``. The order of
-tasks and who runs them vary, so a task's result may depend on its number alone.
+tasks, i64 most)``, where the function is ``void function(ptr argument, i64 task, i64
+slot)``. The order of tasks and who runs them vary, so a task's result may depend on its
+number alone. No two threads have the same slot at once, and all are below `most`.
 """
 
 from __future__ import annotations
@@ -88,10 +89,13 @@ class Pool:
             self.needs_start = False
             if self.sleep == "none":
                 return
-            worker = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(self._code["worker"])
+            kind = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64)
+            kind(self._code["admit"])(self.address, self.num_threads)
+            worker = kind(self._code["worker"])
             while len(self._threads) < self.num_threads - 1:
+                given = self.address, len(self._threads) + 1
                 thread = threading.Thread(
-                    target=worker, args=(self.address,), name="treadle", daemon=True
+                    target=worker, args=given, name="treadle", daemon=True
                 )
                 try:
                     thread.start()

@@ -9,7 +9,7 @@ cache lines::
      24  generation (the word that sleepers wait on)
      32  sleeping workers
      40  stop      41  worker's spin budget   42  caller's   (clock ticks)
-     48  busy
+     48  busy      49  the most threads that work, the caller's included
      56  times a worker moved away from the caller's CPU
      64  CPUs that workers may use (1024 bits)
      80  pthread mutex   96  pthread condition (where there is no futex)
@@ -18,6 +18,11 @@ A claim is one fetch_add on the ticket. The caller claims tasks too and then wai
 finished *tasks*, never for workers: one that sleeps, is descheduled or does not exist
 costs nothing but its help. A claim that comes late and lands in a newer generation is a
 valid claim there, because function and argument are read after it.
+
+Each thread that works has a number, its *slot*: 0 is the caller, workers count from 1.
+A caller says for how many slots its functions have memory (`most`). If the pool has
+more threads, it works alone: to be so late that it counts for another job, a claim need
+not know how many may help. The number of threads grows only while there is no job.
 """
 
 from __future__ import annotations
@@ -51,13 +56,14 @@ def pool_ir(arch: str, sleep: str, follow_cpu: bool) -> str:
     return text + f"declare void {relax_declaration}\ndeclare i64 {ticks_declaration}\n"
 
 
-FUNCTIONS = ("fork_join", "worker", "stop", "ticks")
+FUNCTIONS = ("fork_join", "worker", "stop", "ticks", "admit")
 """What `pool_table` lists. The serial module has only the first."""
 
 SERIAL_IR = """
 @pool_table = constant [1 x ptr] [ptr @fork_join]
 
-define internal void @fork_join(ptr %pool, ptr %function, ptr %argument, i64 %tasks) {
+define internal void @fork_join(ptr %pool, ptr %function, ptr %argument, i64 %tasks,
+    i64 %most) {
 entry:
   br label %head
 head:
@@ -65,7 +71,7 @@ head:
   %more = icmp slt i64 %i, %tasks
   br i1 %more, label %body, label %done
 body:
-  call void %function(ptr %argument, i64 %i)
+  call void %function(ptr %argument, i64 %i, i64 0)
   %i1 = add i64 %i, 1
   br label %head
 done:
@@ -75,7 +81,8 @@ done:
 """The module for systems where neither way of sleeping exists."""
 
 _POOL = """
-@pool_table = constant [4 x ptr] [ptr @fork_join, ptr @worker, ptr @stop, ptr @ticks]
+@pool_table = constant [5 x ptr] [ptr @fork_join, ptr @worker, ptr @stop, ptr @ticks,
+  ptr @admit]
 
 declare i32 @sched_yield()
 
@@ -84,7 +91,7 @@ define internal i64 @ticks() {
   ret i64 %now
 }
 
-define internal void @worker(ptr %pool) {
+define internal void @worker(ptr %pool, i64 %slot) {
 entry:
   %generation_at = getelementptr i64, ptr %pool, i64 24
   %sleepers_at = getelementptr i64, ptr %pool, i64 32
@@ -121,7 +128,7 @@ look:                       ; at its very start, too, a worker may find itself s
   %stopped = icmp ne i32 %stop, 0
   br i1 %stopped, label %quit, label %help
 help:
-  call void @run_tasks(ptr %pool)
+  call void @run_tasks(ptr %pool, i64 %slot)
   br label %idle
 quit:
   ret void
@@ -129,7 +136,7 @@ quit:
 
 ; Claims and runs tasks until none is left, then reports how many it ran: one atomic
 ; operation a task, not two. The job cannot end, nor a new one begin, before the report.
-define internal void @run_tasks(ptr %pool) {
+define internal void @run_tasks(ptr %pool, i64 %slot) {
 entry:
   %function_at = getelementptr i64, ptr %pool, i64 8
   %argument_at = getelementptr i64, ptr %pool, i64 9
@@ -146,7 +153,7 @@ claim:
 work:
   %function = load ptr, ptr %function_at
   %argument = load ptr, ptr %argument_at
-  call void %function(ptr %argument, i64 %task)
+  call void %function(ptr %argument, i64 %task, i64 %slot)
   %ran1 = add i64 %ran, 1
   br label %claim
 drained:
@@ -159,7 +166,8 @@ done:
   ret void
 }
 
-define internal void @fork_join(ptr %pool, ptr %function, ptr %argument, i64 %tasks) {
+define internal void @fork_join(ptr %pool, ptr %function, ptr %argument, i64 %tasks,
+    i64 %most) {
 entry:
   %too_many = icmp sgt i64 %tasks, LIMIT
   br i1 %too_many, label %alone, label %try
@@ -167,14 +175,22 @@ try:
   %busy_at = getelementptr i64, ptr %pool, i64 48
   %was_busy = atomicrmw xchg ptr %busy_at, i64 1 acquire
   %busy = icmp ne i64 %was_busy, 0
-  br i1 %busy, label %alone, label %publish
+  br i1 %busy, label %alone, label %count
+count:
+  %threads_at = getelementptr i64, ptr %pool, i64 49
+  %threads = load atomic i64, ptr %threads_at monotonic, align 8
+  %crowded = icmp sgt i64 %threads, %most
+  br i1 %crowded, label %leave, label %publish
+leave:
+  store atomic i64 0, ptr %busy_at release, align 8
+  br label %alone
 
 alone:                      ; also when nested, or while another thread has the pool
-  %i = phi i64 [0, %entry], [0, %try], [%i1, %alone_body]
+  %i = phi i64 [0, %entry], [0, %try], [0, %leave], [%i1, %alone_body]
   %more = icmp slt i64 %i, %tasks
   br i1 %more, label %alone_body, label %return
 alone_body:
-  call void %function(ptr %argument, i64 %i)
+  call void %function(ptr %argument, i64 %i, i64 0)
   %i1 = add i64 %i, 1
   br label %alone
 
@@ -205,7 +221,7 @@ rouse:
   call void @wake(ptr %pool, i32 %wanted)
   br label %help
 help:
-  call void @run_tasks(ptr %pool)
+  call void @run_tasks(ptr %pool, i64 0)
   %budget_at = getelementptr i64, ptr %pool, i64 42
   %budget = load atomic i64, ptr %budget_at monotonic, align 8
   %since = call i64 @TICKS
@@ -229,6 +245,25 @@ release:
   store atomic i64 0, ptr %busy_at release, align 8
   br label %return
 return:
+  ret void
+}
+
+; Says how many threads work from now on, between two jobs.
+define internal void @admit(ptr %pool, i64 %threads) {
+entry:
+  %busy_at = getelementptr i64, ptr %pool, i64 48
+  %threads_at = getelementptr i64, ptr %pool, i64 49
+  br label %try
+try:
+  %was_busy = atomicrmw xchg ptr %busy_at, i64 1 acquire
+  %busy = icmp ne i64 %was_busy, 0
+  br i1 %busy, label %wait, label %write
+wait:
+  %ignored = call i32 @sched_yield()
+  br label %try
+write:
+  store atomic i64 %threads, ptr %threads_at monotonic, align 8
+  store atomic i64 0, ptr %busy_at release, align 8
   ret void
 }
 

@@ -18,7 +18,7 @@ from treadle.backends.cpu.run import native, threads
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import Axis, ConvSpec
 
-KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _INDICES = [ctypes.c_int64] * 6
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *_INDICES)
 PRODUCER = ctypes.CFUNCTYPE(
@@ -54,16 +54,21 @@ class Call:
         self.launches = launches
         self.address = address or kernel(dtype, images=True)
         self._keep = pointers
-        size = max(launch.scratch_bytes for launch in launches)
+        shared = max(launch.scratch_bytes for launch in launches) + 64
+        stride = max(launch.own_bytes for launch in launches)
+        slots = threads.pool().num_threads
         # Bytes of ones are NaNs: what a kernel reads before writing it shows.
-        self._scratch = np.full(size + 64, 255, np.uint8)
+        self._scratch = np.full(shared + slots * stride + 128, 255, np.uint8)
+        start = -(-self._scratch.ctypes.data // 64) * 64
         self.words = []
         for launch in launches:
             words = np.array(launch.words, np.int64)
             for slot, array in pointers.items():
                 offset = (offsets or {}).get(slot, 0)
                 words[slot] = array.ctypes.data + offset * array.itemsize
-            words[Word.SCRATCH] = -(-self._scratch.ctypes.data // 64) * 64
+            words[Word.SCRATCH] = start
+            words[Word.OWN] = start + -(-shared // 64) * 64
+            words[Word.OWN_STRIDE] = stride
             for slot, value in (hooks or {}).items():
                 words[slot] = value
             self.words.append(words)
@@ -72,12 +77,13 @@ class Call:
         run = KERNEL(self.address)
         for launch, words in zip(self.launches, self.words, strict=True):
             for task in reversed(range(launch.tasks)):
-                run(words.ctypes.data, task)
+                run(words.ctypes.data, task, 0)
 
     def parallel(self) -> Callable[[], None]:
         """A function that runs the call on the thread pool."""
         pool = threads.pool()
-        kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        kinds = (*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)
+        most = pool.num_threads
         fork_join = ctypes.CFUNCTYPE(None, *kinds)(pool.fork_join)
         jobs = [
             (words.ctypes.data, launch.tasks)
@@ -86,7 +92,7 @@ class Call:
 
         def run(_keep: Any = self) -> None:
             for words, tasks in jobs:
-                fork_join(pool.address, self.address, words, tasks)
+                fork_join(pool.address, self.address, words, tasks, most)
 
         return run
 

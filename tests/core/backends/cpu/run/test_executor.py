@@ -26,7 +26,7 @@ from treadle.backends.cpu.run.executor import (
 KERNELS = """
 @kernels = constant [3 x ptr] [ptr @mark, ptr @add, ptr @below]
 
-define internal void @mark(ptr %a, i64 %task) {
+define internal void @mark(ptr %a, i64 %task, i64 %slot) {
   %tasks = load i64, ptr %a
   %a1 = getelementptr i64, ptr %a, i64 1
   %out = load ptr, ptr %a1
@@ -40,7 +40,7 @@ define internal void @mark(ptr %a, i64 %task) {
   ret void
 }
 
-define internal void @add(ptr %a, i64 %task) {
+define internal void @add(ptr %a, i64 %task, i64 %slot) {
   %a1 = getelementptr i64, ptr %a, i64 1
   %out = load ptr, ptr %a1
   %a2 = getelementptr i64, ptr %a, i64 2
@@ -51,7 +51,7 @@ define internal void @add(ptr %a, i64 %task) {
   ret void
 }
 
-define internal void @below(ptr %a, i64 %task) {
+define internal void @below(ptr %a, i64 %task, i64 %slot) {
   %a1 = getelementptr i64, ptr %a, i64 1
   %flag = load ptr, ptr %a1
   %a2 = getelementptr i64, ptr %a, i64 2

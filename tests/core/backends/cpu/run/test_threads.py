@@ -19,10 +19,12 @@ from treadle.backends.cpu.run.threads import Pool
 # bump: counts[task] += 1.
 # spin: bump, after some rounds of busy work.
 # nested: block = (counts, pool, fork_join, inner tasks); counts[task * inner + i] += 1
+# inside: counts[slot] is 1 while a task runs, and counts[task + 64] tells its slot, or
+#   -1 if another task had it.
 KERNELS = """
-@kernels = constant [3 x ptr] [ptr @bump, ptr @spin, ptr @nested]
+@kernels = constant [4 x ptr] [ptr @bump, ptr @spin, ptr @nested, ptr @inside]
 
-define internal void @bump(ptr %counts, i64 %task) {
+define internal void @bump(ptr %counts, i64 %task, i64 %slot) {
   %at = getelementptr i64, ptr %counts, i64 %task
   %old = load i64, ptr %at
   %new = add i64 %old, 1
@@ -30,7 +32,7 @@ define internal void @bump(ptr %counts, i64 %task) {
   ret void
 }
 
-define internal void @spin(ptr %counts, i64 %task) {
+define internal void @spin(ptr %counts, i64 %task, i64 %slot) {
 entry:
   br label %head
 head:
@@ -41,11 +43,11 @@ head:
   %more = icmp ult i64 %i1, 20000
   br i1 %more, label %head, label %done
 done:
-  call void @bump(ptr %counts, i64 %task)
+  call void @bump(ptr %counts, i64 %task, i64 %slot)
   ret void
 }
 
-define internal void @nested(ptr %block, i64 %task) {
+define internal void @nested(ptr %block, i64 %task, i64 %slot) {
   %counts = load ptr, ptr %block
   %pool_at = getelementptr i64, ptr %block, i64 1
   %pool = load ptr, ptr %pool_at
@@ -55,23 +57,46 @@ define internal void @nested(ptr %block, i64 %task) {
   %inner = load i64, ptr %inner_at
   %start = mul i64 %task, %inner
   %mine = getelementptr i64, ptr %counts, i64 %start
-  call void %fork_join(ptr %pool, ptr @bump, ptr %mine, i64 %inner)
+  call void %fork_join(ptr %pool, ptr @bump, ptr %mine, i64 %inner, i64 64)
+  ret void
+}
+
+define internal void @inside(ptr %counts, i64 %task, i64 %slot) {
+entry:
+  %at = getelementptr i64, ptr %counts, i64 %slot
+  %before = atomicrmw xchg ptr %at, i64 1 seq_cst
+  %place = add i64 %task, 64
+  %told_at = getelementptr i64, ptr %counts, i64 %place
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %head]
+  store volatile i64 %slot, ptr %told_at
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, 3000
+  br i1 %more, label %head, label %done
+done:
+  %after = atomicrmw xchg ptr %at, i64 0 seq_cst
+  %clash = icmp ne i64 %before, 0
+  %told = select i1 %clash, i64 -1, i64 %slot
+  store i64 %told, ptr %told_at
   ret void
 }
 """
 KERNEL = native.load_table(
     native.Source("test/threads", "kernels", lambda: KERNELS),
-    ("bump", "spin", "nested"),
+    ("bump", "spin", "nested", "inside"),
 )
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
-def fork_join(pool: Pool, kernel: str, argument: int, tasks: int) -> None:
+def fork_join(
+    pool: Pool, kernel: str, argument: int, tasks: int, most: int = 64
+) -> None:
     word = ctypes.c_size_t
-    function = ctypes.CFUNCTYPE(None, word, word, word, word)(pool.fork_join)
-    function(pool.address, KERNEL[kernel], argument, tasks)
+    function = ctypes.CFUNCTYPE(None, *[word] * 5)(pool.fork_join)
+    function(pool.address, KERNEL[kernel], argument, tasks, most)
 
 
 def check(pool: Pool, kernel: str = "bump", tasks: int = 10, repeat: int = 1) -> None:
@@ -131,6 +156,51 @@ def in_threads(count: int, work) -> None:
     for worker in workers:
         worker.join()
     assert not errors, errors
+
+
+def slots(pool: Pool, most: int, tasks: int = 50) -> set[int]:
+    """The slots that ran some tasks, no two of them at once."""
+    counts = np.full(64 + tasks, -2, np.int64)
+    counts[:64] = 0
+    fork_join(pool, "inside", counts.ctypes.data, tasks, most)
+    return set(counts[64:].tolist())
+
+
+def test_threads_have_slots_of_their_own(pool: Pool) -> None:
+    found = set.union(*[slots(pool, 3) for _ in range(200)])
+    assert 0 in found
+    assert found <= {0, 1, 2}
+    if pool.sleep != "none":
+        assert len(found) > 1
+
+
+def test_a_pool_with_more_threads_than_there_is_memory_for_does_not_help(
+    pool: Pool,
+) -> None:
+    assert set.union(*[slots(pool, 2) for _ in range(50)]) == {0}
+    pool.resize(2)
+    assert set.union(*[slots(pool, 2) for _ in range(50)]) <= {0, 1}
+
+
+def test_slots_while_a_pool_grows_and_shrinks(pool: Pool) -> None:
+    done = threading.Event()
+
+    def resize() -> None:
+        for count in (1, 4, 2, 5, 3) * 3:
+            pool.resize(count)
+            time.sleep(0.002)
+        done.set()
+
+    resizer = threading.Thread(target=resize)
+    resizer.start()
+    found = set[int]()
+    while not done.is_set():
+        for most in (1, 2, 4):
+            ran = slots(pool, most)
+            assert ran <= set(range(most)), most
+            found |= ran
+    resizer.join()
+    assert 0 in found
 
 
 def test_concurrent_callers(pool: Pool) -> None:
