@@ -117,8 +117,8 @@ def _parts_fit(step: Step, threads: int) -> None:
     if not isinstance(step, ProductStep) or not step.words.own_bytes:
         return
     own, needs = step.own, step.words.own_bytes
-    enough = own is not None and own.stride >= needs
-    enough = enough and own.slots >= (1 if step.words.tasks == 1 else threads)
+    slots = 1 if step.words.tasks == 1 else threads
+    enough = own is not None and own.stride >= needs and own.slots >= slots
     _must(enough, f"threads have less than {names(step)} at {step.position} needs")
 
 

@@ -74,9 +74,9 @@ def words(step: CallsStep, at: Callable[[Place], Any], own: Sequence[Any]) -> li
         if is_dim(script.n):
             assert scratch is not None
             return opened.words(script, step.tasks, at(scratch), places, sizes)
-        if (own := fourier_own.form(script)) is not None:
+        if (form := fourier_own.form(script)) is not None:
             assert scratch is not None
-            return fourier_own.words(script, own, at(scratch), places, sizes)
+            return fourier_own.words(script, form, at(scratch), places, sizes)
         loop = fourier_library.loop(script.kind, script.dtype)
         return fourier_schedule.words(script, step.tasks, places, loop, sizes)
     if isinstance(script, Attention):

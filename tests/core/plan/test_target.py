@@ -24,7 +24,7 @@ def test_each_device_has_what_the_compiler_asks(name: str) -> None:
 
 
 def test_a_kernel_runs_as_one_task_without_scratch_unless_told_otherwise() -> None:
-    assert Work() == (1, 0)
+    assert Work() == (1, 0, 0)
 
 
 class Bare(Target):
