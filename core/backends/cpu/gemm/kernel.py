@@ -169,7 +169,7 @@ def emit_either() -> str:
     """IR of what calls the modules of many and of few rows."""
     b = Builder()
     for part in (Part.PLAIN, Part.FEW):
-        b.lines.append(f"declare void @{part.value}(ptr, i64)")
+        b.lines.append(f"declare void @{part.value}(ptr, i64, i64)")
     kinds = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
     plain = dict.fromkeys(kinds, Part.PLAIN.value)
     few = dict.fromkeys(FEW_KINDS, Part.FEW.value)
