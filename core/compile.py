@@ -69,7 +69,7 @@ def stages(
         return _optimised(graph, target, donated, target.ready)
     # Which kernels it will be is not known before it fits.
     plan_of = partial(_optimised, target=target, donated=donated, sparing=True)
-    return fitting(plan_of(graph), memory_limit, plan_of)
+    return fitting(_optimised(graph, target, donated), memory_limit, plan_of)
 
 
 def _optimised(

@@ -36,16 +36,22 @@ Allow more, make the batch smaller, or put `td.remat` into the body of a loop: w
 loop stacks for the backward pass is not computed again by itself."""
 
 
-def fitting(first: Stages, limit: int, plan_of: Callable[[Graph], Stages]) -> Stages:
-    """The stages of a graph that computes values again until its arena fits.
+def fitting(free: Stages, limit: int, plan_of: Callable[[Graph], Stages]) -> Stages:
+    """The stages of a graph, given as they are without a limit, that computes values
+    again until its arena fits.
 
     What is alive is estimated before it is planned. What a plan takes beyond that is
     looked for in that plan, in the next round. Of the plans that fit, for each order of
     giving values up, that is taken which has the least to do.
 
+    plan_of: plans with as little memory as can be.
+
     Raises:
       MemoryError: if no way is found; there may be one.
     """
+    if _arena(free) <= limit:
+        return free
+    first = plan_of(free.graph)
     if _arena(first) <= limit:
         return first
     found: list[Stages] = []
