@@ -37,10 +37,8 @@ def _check_work(launches: list, where: str, strands: int) -> None:
     if not launches:
         raise InternalError(f"{where} is never launched")
     for work in launches:
-        if (
-            min(hint(work.tasks) - 1, hint(work.scratch_bytes), hint(work.own_bytes))
-            < 0
-        ):
+        memory = hint(work.scratch_bytes), hint(work.own_bytes)
+        if hint(work.tasks) < 1 or min(memory) < 0:
             raise InternalError(
                 f"{where} runs as {work.tasks} tasks on {work.scratch_bytes} bytes"
             )

@@ -182,7 +182,8 @@ def test_a_pool_with_more_threads_than_there_is_memory_for_does_not_help(
     assert set.union(*[slots(pool, 2) for _ in range(50)]) <= {0, 1}
 
 
-def test_slots_while_a_pool_grows_and_shrinks(pool: Pool) -> None:
+def while_resized(pool: Pool) -> Iterator[None]:
+    """Turns during which another thread makes a pool larger and smaller."""
     done = threading.Event()
 
     def resize() -> None:
@@ -193,13 +194,18 @@ def test_slots_while_a_pool_grows_and_shrinks(pool: Pool) -> None:
 
     resizer = threading.Thread(target=resize)
     resizer.start()
-    found = set[int]()
     while not done.is_set():
+        yield
+    resizer.join()
+
+
+def test_slots_while_a_pool_grows_and_shrinks(pool: Pool) -> None:
+    found = set[int]()
+    for _ in while_resized(pool):
         for most in (1, 2, 4):
             ran = slots(pool, most)
             assert ran <= set(range(most)), most
             found |= ran
-    resizer.join()
     assert 0 in found
 
 
@@ -208,19 +214,8 @@ def test_concurrent_callers(pool: Pool) -> None:
 
 
 def test_resizing_under_load(pool: Pool) -> None:
-    done = threading.Event()
-
-    def resize() -> None:
-        for count in (1, 4, 2, 5, 3) * 3:
-            pool.resize(count)
-            time.sleep(0.002)
-        done.set()
-
-    resizer = threading.Thread(target=resize)
-    resizer.start()
-    while not done.is_set():
+    for _ in while_resized(pool):
         check(pool, "spin", tasks=8, repeat=5)
-    resizer.join()
     expected = 0 if pool.sleep == "none" else 2
     assert len(pool._threads) == expected and pool.num_threads == 3
 
