@@ -70,12 +70,30 @@ class Adds(Protocol):
         """Of sixteen words of each of sixteen rows, vectors of the same one of each."""
 
 
-def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None:
+class Around(Protocol):
+    """What a task does beside multiplying."""
+
+    def configure(self, b: Builder) -> None: ...
+
+    def release(self, b: Builder) -> None: ...
+
+    def prepare(self, b: Builder, rows: str, step: str, k: str) -> None:
+        """Once the rows of A are copied, so many bytes apart."""
+
+
+def emit_task(
+    b: Builder,
+    name: str,
+    a: Operand,
+    by: Operand,
+    step: int,
+    around: Around | None = None,
+) -> None:
     """Defines a function of a task, which calls that of the same name for chunks of
     columns.
 
     step: which word says how far columns of B are apart, or rows, that are read side by
-    side.
+    side. around: if given, lines of B are not read from those of memory on.
     """
     with b.function(
         f"define internal void @{name}_batch(ptr %args, ptr %scratch, i64 %b0, "
@@ -83,7 +101,8 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
     ):
         args = Args(b)
         start = operand_at(b, by, args, Word.B, "0", "%first")
-        head = _head(b, by, start, args(step)) if by.dtype.itemsize == 2 else "0"
+        shifted = by.dtype.itemsize == 2 and around is None
+        head = _head(b, by, start, args(step)) if shifted else "0"
         rows, skip = args(ProductWord.ROWS), args(ProductWord.A_OFFSET)
         a_at = b.op(f"getelementptr i8, ptr %scratch, i64 {skip}")
         with b.loop("0", rows) as i:
@@ -98,6 +117,8 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
                 (place,) = turn.values
                 b(f"store {a.vector(SIDE)} {value}, ptr {place}, align 64")
                 turn.next = [after(b, place, a)]
+        if around is not None:
+            around.prepare(b, a_at, args(ProductWord.A_STRIDE), args(ProductWord.K))
         with b.loop("%first", "%last", args(ProductWord.CHUNK)) as n0:
             n1 = b.op(f"add i64 {n0}, {args(ProductWord.CHUNK)}")
             n1 = minimum(b, n1, "%last")
@@ -113,6 +134,8 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
         args = Args(b)
         (first, last), _, batches = owned_by_task(b, args, SIDE)
         scratch = own_scratch(b, args)
+        if around is not None:
+            around.configure(b)
         with b.loop(*batches) as batch:
             b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
@@ -120,6 +143,8 @@ def emit_task(b: Builder, name: str, a: Operand, by: Operand, step: int) -> None
                 f"call void @{name}_batch(ptr %args, ptr {scratch}, i64 {b0}, "
                 f"i64 {b1}, i64 {first}, i64 {last})"
             )
+        if around is not None:
+            around.release(b)
         b("ret void")
 
 

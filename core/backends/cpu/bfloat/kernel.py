@@ -21,6 +21,7 @@ nothing there, so no bit depends on how k is cut; nor on anything else that is c
 from __future__ import annotations
 
 import functools
+from typing import Protocol
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
     if part is Part.ALL:
         others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)
         return Source(key, part.value, emit_either, needs=others)
-    needs = () if part is Part.FEW else (_packing(dtypes, found),)
+    needs = () if part is Part.FEW else (packing(dtypes, found),)
     return Source(
         key,
         part.value,
@@ -104,7 +105,7 @@ def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
     )
 
 
-def _packing(dtypes: Dtypes, unit: Unit) -> Source:
+def packing(dtypes: Dtypes, unit: Unit) -> Source:
     """The module of what packs operands of some dtypes, whatever results are."""
 
     def emit() -> str:
@@ -131,53 +132,91 @@ def emit_module(
         emit_dispatch(b, part.value, unit.few(b, a, by, c))
         return b.text()
     if apart:
-        for name in PACKERS:
-            b.declare(f"void @{name}(ptr, i64, i64, i64, i64, ptr, i64)")
+        declare_packers(b)
     else:
         emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
     _emit_pack_group(b, unit, a)
-    _emit_pack_panels(b, by)
-    _emit_panels(b)
-    _emit_columns(b, unit, c)
-    _emit_product(b, unit)
+    emit_pack_panels(b, by)
+    emit_panels(b)
+    emit_columns(b, unit, c)
+    emit_tasks(b, unit, "product", _Matrices(b))
     kinds = {Kind.PRODUCT: "product", Kind.PANELS: "panels"}
     emit_dispatch(b, part.value, kinds | unit.more(b, a, by, c))
     return b.text()
 
 
-def _emit_product(b: Builder, unit: Unit) -> None:
-    """``product``: one task."""
+def declare_packers(b: Builder) -> None:
+    """What another module has, that of `packing`."""
+    for name in PACKERS:
+        b.declare(f"void @{name}(ptr, i64, i64, i64, i64, ptr, i64)")
+
+
+class Batches(Protocol):
+    """What tasks do for batch elements, beside multiplying."""
+
+    def enter(self, args: Args) -> None:
+        """At the start of a task."""
+
+    def begin(self, args: Args, batch: str) -> tuple[str, str, str]:
+        """The arguments for a batch element, and both of its numbers in them."""
+
+    def finish(self, args: Args, block: tuple[str, str, str, str, str, str]) -> None:
+        """After a block of its results has been stored: its numbers, the first row and
+        the one after the last, and so of columns."""
+
+
+class _Matrices:
+    """Of a product."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def enter(self, args: Args) -> None:
+        pass
+
+    def begin(self, args: Args, batch: str) -> tuple[str, str, str]:
+        inner = args(ProductWord.BATCH1)
+        b0, b1 = (self.b.op(f"{op} i64 {batch}, {inner}") for op in ("udiv", "urem"))
+        return "%args", b0, b1
+
+    def finish(self, args: Args, block: tuple[str, str, str, str, str, str]) -> None:
+        call_epilogue(self.b, args, "true", block)
+
+
+def emit_tasks(b: Builder, unit: Unit, name: str, batches: Batches) -> None:
+    """Defines a function: one task."""
     with b.function(
-        "define internal void @product(ptr %args, i64 %task, i64 %slot) " + COLD
+        f"define internal void @{name}(ptr %args, i64 %task, i64 %slot) " + COLD
     ):
         args = Args(b)
-        (first, last), rows, batches = owned_by_task(b, args, SIDE)
+        (first, last), rows, owned = owned_by_task(b, args, SIDE)
         scratch = own_scratch(b, args)
         group, chunk = args(ProductWord.A_TILES), args(ProductWord.CHUNK)
         k, block = args(ProductWord.K), args(TileWord.K_BLOCK)
         long = b.op(f"icmp slt i64 {block}, {k}")
+        batches.enter(args)
         unit.configure(b)
-        with b.loop(*batches) as batch, b.loop(*rows, group) as t0:
-            b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
-            b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
-            t1 = minimum(b, b.op(f"add i64 {t0}, {group}"), rows[1])
-            r0 = first_row(b, args, ProductWord.TILE_LOW, t0)
-            r1 = first_row(b, args, ProductWord.TILE_LOW, t1)
-            with b.loop(first, last, chunk) as n0:
-                n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), last)
-                fresh = b.op(f"icmp eq i64 {n0}, {first}")
-                fresh = b.op(f"or i1 {fresh}, {long}")
-                with b.loop("0", k, block) as k0:
-                    k1 = minimum(b, b.op(f"add i64 {k0}, {block}"), k)
-                    where = (
-                        f"ptr %args, ptr {scratch}, i64 {b0}, i64 {b1}, i64 {t0}, "
-                        f"i64 {t1}, i64 {k0}, i64 {k1}"
-                    )
-                    with b.when(fresh):
-                        b(f"call void @pack_group({where})")
-                    b(f"call void @columns({where}, i64 {n0}, i64 {n1})")
-                call_epilogue(b, args, "true", (b0, b1, r0, r1, n0, n1))
+        with b.loop(*owned) as batch:
+            given, b0, b1 = batches.begin(args, batch)
+            with b.loop(*rows, group) as t0:
+                t1 = minimum(b, b.op(f"add i64 {t0}, {group}"), rows[1])
+                r0 = first_row(b, args, ProductWord.TILE_LOW, t0)
+                r1 = first_row(b, args, ProductWord.TILE_LOW, t1)
+                with b.loop(first, last, chunk) as n0:
+                    n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), last)
+                    fresh = b.op(f"icmp eq i64 {n0}, {first}")
+                    fresh = b.op(f"or i1 {fresh}, {long}")
+                    with b.loop("0", k, block) as k0:
+                        k1 = minimum(b, b.op(f"add i64 {k0}, {block}"), k)
+                        where = (
+                            f"ptr {given}, ptr {scratch}, i64 {b0}, i64 {b1}, "
+                            f"i64 {t0}, i64 {t1}, i64 {k0}, i64 {k1}"
+                        )
+                        with b.when(fresh):
+                            b(f"call void @pack_group({where})")
+                        b(f"call void @columns({where}, i64 {n0}, i64 {n1})")
+                    batches.finish(args, (b0, b1, r0, r1, n0, n1))
         unit.release(b)
         b("ret void")
 
@@ -211,7 +250,7 @@ def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
         b("ret void")
 
 
-def _emit_pack_panels(b: Builder, by: Operand) -> None:
+def emit_pack_panels(b: Builder, by: Operand) -> None:
     """``pack_panels``: packs the columns of B from a multiple of 32 on, in panels. All
     at once, where lines of B are contiguous."""
     with b.function(
@@ -238,7 +277,7 @@ def _emit_pack_panels(b: Builder, by: Operand) -> None:
         b("ret void")
 
 
-def _emit_panels(b: Builder) -> None:
+def emit_panels(b: Builder) -> None:
     """``panels``: packs a task's share of the panels that all read."""
     with b.function(
         "define internal void @panels(ptr %args, i64 %task, i64 %slot) " + COLD
@@ -263,7 +302,7 @@ def _shared_panel(b: Builder, args: Args, panel: str) -> str:
     return b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {skipped}")
 
 
-def _emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
+def emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
     """``columns``: some blocks of rows, for the columns of a chunk."""
     with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
         args = Args(b)

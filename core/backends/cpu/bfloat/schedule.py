@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from treadle.backends.cpu.bfloat.few_rows import FEW_ROWS, SUMS_BLOCK
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     LINE_BYTES,
     SIDE,
     SUMS_BYTES,
+    SUMS_ROW,
     WORDS,
     Speed,
 )
@@ -53,10 +53,10 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     alone = not is_dim(sizes[0]) and sizes[0] == 1
     steps = product.a.column, b.row, b.column
-    chosen = numbers(_blocks, (speed, threads, shared or alone, *sizes, *steps))
+    chosen = numbers(blocks, (speed, threads, shared or alone, *sizes, *steps))
     count = FIRST + len(ProductWord) + len(TileWord)
     words: list[int] = [0] * count
-    for word, value in zip(_CHOSEN, chosen, strict=False):
+    for word, value in zip(CHOSEN, chosen, strict=False):
         words[word] = value
     for word, of in ((Word.A, product.a), (Word.B, b), (Word.C, product.c)):
         words[word + 1 : word + 5] = _steps(of)
@@ -94,14 +94,14 @@ def needs_few(product: Contraction, speed: Speed) -> bool | None:
 
 def _most_rows(kind: Kind, speed: Speed) -> int:
     most = speed.turned_rows
-    return most if kind == Kind.TURNED else min(most, FEW_ROWS)
+    return most if kind == Kind.TURNED else min(most, speed.rows_at_once)
 
 
 def _steps(of: Strides) -> tuple[int, ...]:
     return of.b0, of.b1, of.row, of.column
 
 
-_CHOSEN = (
+CHOSEN = (
     *(
         Word.KIND,
         Word.TASKS,
@@ -117,11 +117,11 @@ _CHOSEN = (
     *(ProductWord.A_STRIDE, ProductWord.A_OFFSET, ProductWord.PANEL_STRIDE),
     *(ProductWord.CHUNK, ProductWord.A_TILES),
 )
-"""The words that `_blocks` gives."""
+"""The words that `blocks` gives."""
 
 
 @lru_cache(maxsize=1 << 14)
-def _blocks(
+def blocks(
     speed: Speed,
     threads: int,
     one_b: bool,
@@ -133,7 +133,7 @@ def _blocks(
     b_row: int,
     b_column: int,
 ) -> tuple[int, ...]:
-    """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
+    """What is chosen by size: `CHOSEN`, then the tasks that pack B (0 if each task of
     the product packs what it reads).
 
     one_b: whether all batch elements have the same B. a_column, b_row, b_column: steps.
@@ -182,7 +182,7 @@ def _blocks(
 def _few_rows(
     speed: Speed, threads: int, batches: int, m: int, n: int, k: int
 ) -> tuple[int, ...]:
-    """As `_blocks`, for Kind.FEW_ROWS."""
+    """As `blocks`, for Kind.FEW_ROWS."""
     lines = _groups(k, speed.depth) * BLOCK_BYTES + speed.starts
     cycles = batches * n * k * max(_READ, m / speed.faster / WORDS)
     tasks = task_count(cycles, threads)
@@ -199,18 +199,19 @@ def _few_rows(
 def _few(
     kind: Kind, speed: Speed, threads: int, batches: int, m: int, n: int, k: int
 ) -> tuple[int, ...]:
-    """As `_blocks`, for Kind.TURNED and Kind.STREAMED."""
+    """As `blocks`, for Kind.TURNED and Kind.STREAMED."""
     tasks = task_count(batches * n * k * max(_READ, m / speed.faster / WORDS), threads)
     batch_groups = min(batches, tasks)
     columns = min(_groups(n, 2 * SIDE), _groups(tasks, batch_groups))
     tasks = batch_groups * columns
     # Room for columns before the first whole line, and behind the last ones.
-    most = _STREAMED // min(m, FEW_ROWS) // SIDE * SIDE
+    at_once = speed.rows_at_once
+    most = _STREAMED // min(m, at_once) // SIDE * SIDE
     chunk = min(most, round_up(n, SIDE))
-    sums = (chunk // SIDE + 4) * SUMS_BLOCK
+    sums = (chunk // SIDE + 4) * at_once * SUMS_ROW
     # Two lines more, so that rows do not all use the same cache sets.
     line = round_up(k, SIDE) * (LINE_BYTES // speed.depth) + 4 * LINE_BYTES
-    stride = sums + round_up(m, FEW_ROWS) * line
+    stride = sums + round_up(m, at_once) * line
     return (
         *(kind, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, line, sums, 0, chunk, 1),

@@ -7,6 +7,7 @@ the next one is computed, some rows a step, in the shadow of the tile instructio
 
 from __future__ import annotations
 
+from treadle.backends.cpu.bfloat.few_on_tiles import emit_few
 from treadle.backends.cpu.bfloat.tiles import ROWS, Tiles
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
@@ -33,7 +34,14 @@ class TileUnit:
     """Tile registers, or the model of them."""
 
     state = PENDING
-    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256, k_block=512)
+    speed = Speed(
+        faster=8,
+        a_bytes=1 << 20,
+        k_piece=256,
+        k_block=512,
+        turned_rows=ROWS,
+        rows_at_once=ROWS,
+    )
 
     def __init__(self, tiles: Tiles) -> None:
         self.tiles = tiles
@@ -46,7 +54,7 @@ class TileUnit:
         return halves_of(dtypes, self)
 
     def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
-        return {}
+        return emit_few(b, self.tiles, a, by, c)
 
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         return {}

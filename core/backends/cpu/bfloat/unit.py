@@ -64,6 +64,7 @@ class Speed:
       small; 0 if all are.
     turned_rows: most rows of A for which B is turned in registers (`bfloat.turned`), or
       streamed, if these are few enough; 0 if it always is packed.
+    rows_at_once: of those, whose sums are made at once.
     """
 
     faster: int
@@ -74,6 +75,7 @@ class Speed:
     few_rows: int = 0
     k_block: int = 0
     turned_rows: int = 0
+    rows_at_once: int = 8
 
 
 class Dtypes(NamedTuple):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from treadle.backends.cpu.gemm.arguments import FIRST as _FIRST
+from treadle.backends.cpu.gemm.arguments import ProductWord, TileWord
 
 FIRST = _FIRST + 1
 """Behind the word of pairs."""
@@ -140,3 +141,44 @@ class WinogradWord(IntEnum):
     SUMS_STEP = ConvWord.RUN + 8  # elements between sums that stay from unit to unit
     TILES = ConvWord.RUN + 9  # that are summed up at once
     FILTER_COUNT = ConvWord.RUN + 10
+
+
+_PATCHES = _FIRST + len(ProductWord) + len(TileWord)
+
+
+class PatchWord(IntEnum):
+    """What a convolution that is a product of patches has beside the words of a product
+    of bfloat16, whose rows are pixels of a *line*: of a row of the result, or of rows
+    or images, where these follow each other; for the gradient by the filter, whose k
+    are pixels, there is one."""
+
+    IN_Z = _PATCHES
+    IN_Y = _PATCHES + 1
+    IN_X = _PATCHES + 2
+    OUT_Z = _PATCHES + 3
+    OUT_Y = _PATCHES + 4
+    OUT_X = _PATCHES + 5
+    STRIDE_Z = _PATCHES + 6
+    STRIDE_Y = _PATCHES + 7
+    STRIDE_X = _PATCHES + 8
+    PAD_Z = _PATCHES + 9
+    PAD_Y = _PATCHES + 10
+    PAD_X = _PATCHES + 11
+    DILATION_Z = _PATCHES + 12
+    DILATION_Y = _PATCHES + 13
+    DILATION_X = _PATCHES + 14
+    TAPS_Y = _PATCHES + 15
+    TAPS_X = _PATCHES + 16
+    CHANNELS = _PATCHES + 17  # of a group
+    GROUPS = _PATCHES + 18
+    RUN = _PATCHES + 19  # elements of a segment ...
+    SEGMENTS = _PATCHES + 20  # ... and their number, ...
+    ACROSS = _PATCHES + 21  # ... and that in a row of taps
+    LINES = _PATCHES + 22  # lines of an image
+    # Each task writes these, for what it works on.
+    GROUP = _PATCHES + 23
+    IMAGE = _PATCHES + 24
+    LINE = _PATCHES + 25  # of the image
+
+
+PATCH_WORDS = _PATCHES + len(PatchWord)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from treadle.backends.cpu.bfloat import kernel
 from treadle.backends.cpu.conv import (
     depthwise,
     depthwise_schedule,
+    on_tiles,
+    on_tiles_schedule,
     pairs,
     pairs_schedule,
     winograd_halves,
@@ -24,6 +27,9 @@ def schedule(
     """
     if spec.depthwise:
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
+    if on_tiles_schedule.takes(spec, filter_gradient):
+        speed = kernel.unit().speed
+        return on_tiles_schedule.schedule(spec, filter_gradient, speed, threads)
     if spec.half is not None:
         if winograd_schedule.takes_tiles(spec, filter_gradient):
             tile = winograd_halves.machine().tile
@@ -39,6 +45,8 @@ def source_of_halves(spec: ConvSpec, filter_gradient: bool) -> Source:
     """The module that has the kernel of one of half floats, or of single channels."""
     if spec.depthwise:
         return depthwise.source(spec)
+    if on_tiles_schedule.takes(spec, filter_gradient):
+        return on_tiles.source(spec, filter_gradient)
     if winograd_schedule.takes_tiles(spec, filter_gradient):
         return winograd_halves.source(spec, filter_gradient)
     return pairs.source(spec, filter_gradient)

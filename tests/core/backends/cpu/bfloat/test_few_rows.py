@@ -29,7 +29,8 @@ from treadle.kernels.contract import Contraction, Strides
 MODEL = VectorUnit(vectors.Model())
 SINGLES = SingleUnit(SingleModel())
 PAIRS = bfloat_unit() == AVX512_BF16
-UNITS = [MODEL, SINGLES]
+TILES = TileUnit(tiles.Model())
+UNITS = [MODEL, SINGLES, TILES]
 UNITS += [kernel.unit()] if PAIRS else []
 UNITS += [kernel.unit(float16)] if multiplies_singles() else []
 EACH = pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
@@ -158,7 +159,7 @@ def test_what_is_no_number_stays_in_its_row_and_column(layout, unit):
 
 
 @SIDES
-@pytest.mark.parametrize("unit", UNITS[2:], ids=[unit.name for unit in UNITS[2:]])
+@pytest.mark.parametrize("unit", UNITS[3:], ids=[unit.name for unit in UNITS[3:]])
 def test_instructions_give_the_bits_of_the_model(unit, layout):
     rng, half = np.random.default_rng(5), half_of(unit)
     like = SINGLES if isinstance(unit, SingleUnit) else MODEL
