@@ -57,7 +57,7 @@ def emit_module(dtypes: Dtypes, unit: Unit, gradient: bool) -> str:
     kernel.declare_packers(b)
     unit.define(b, c)
     if gradient:
-        emit_patches_turned(b)
+        emit_patches_turned(b, a)
         kernel.emit_pack_panels(b, by)
         _emit_taps_finished(b)
     else:

@@ -11,6 +11,7 @@ from treadle.backends.cpu.bfloat.schedule import CHOSEN, blocks
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import SIDE, Speed
 from treadle.backends.cpu.conv.arguments import PATCH_WORDS, PatchWord
+from treadle.backends.cpu.conv.patches import MOST
 from treadle.backends.cpu.conv.schedule import from_parts, launched, parts
 from treadle.backends.cpu.gemm.arguments import (
     Kind,
@@ -43,6 +44,8 @@ def _takes(gradient: bool, *numbers: Any) -> int:
 def _is_possible(spec: ConvSpec, gradient: bool) -> bool:
     out, given = spec.output, spec.filter
     if spec.x.in_dilation != 1 or spec.y.in_dilation != 1:
+        return False
+    if spec.channels // spec.groups > MOST:
         return False
     if not gradient:
         return True

@@ -29,10 +29,15 @@ from treadle.backends.cpu.gemm.parts import Args, maximum, minimum
 from treadle.backends.cpu.gemm.sweep import first_row
 from treadle.backends.cpu.run.divided import COLD
 
-_PLACE = "{ ptr, i64, i64, i64 }"
-_PLACES = f"[{SIDE} x {_PLACE}]"
-"""Of pixels of the result: the address of what their first tap meets, and where that is
-in the volume: z, y, x. It may lie outside."""
+_LANES = 8
+_VECTOR = f"<{_LANES} x i64>"
+_LIST_BYTES = SIDE * 8
+_PLACES = f"[{4 * SIDE} x i64]"
+"""Of pixels of the result: the addresses of what their first taps meet, and where that
+is in the volume: all z, all y, all x. It may lie outside."""
+
+MOST = 1 << 13
+"""Elements of a segment of one tap."""
 
 _AXES = "Z", "Y", "X"
 _HALVES = f"<{SIDE} x i16>"
@@ -44,13 +49,13 @@ _K_BYTES = BLOCK_BYTES // SIDE
 def emit_patches(b: Builder, a: Operand) -> None:
     """Defines ``pack_group``, which packs rows of pixels."""
     _emit_places(b)
-    b.lines.append(f"@nothing = internal constant [{LINE_BYTES} x i8] zeroinitializer")
     with b.function(
         "define internal void @patches(ptr %args, i64 %row, i64 %count, ptr %to)"
     ):
         args = Args(b)
-        table = b.op(f"alloca {_PLACES}, align 64")
-        b(f"call void @places(ptr %args, i64 %row, i64 %count, ptr {table})")
+        places = b.op(f"alloca {_PLACES}, align 64")
+        met = b.op(f"alloca [{SIDE} x i64], align 64")
+        b(f"call void @places(ptr %args, i64 %row, i64 %count, ptr {places})")
         run = args(PatchWord.RUN)
         depth = b.op(f"and i64 {b.op(f'add i64 {run}, {SIDE - 1}')}, {-SIDE}")
         many = _of_several_taps(b, args)
@@ -58,14 +63,17 @@ def emit_patches(b: Builder, a: Operand) -> None:
             segment = _segment(b, args, number)
             start = b.op(f"mul i64 {number}, {depth}")
             target = skipped(b, "%to", start, _K_BYTES)
-            for some in (many, b.op(f"xor i1 {many}, true")):
-                with b.when(some), b.loop("0", "%count") as i:
-                    place = _place(b, table, i)
-                    line = skipped(b, target, i, LINE_BYTES)
-                    if some == many:
-                        _copy_some(b, a, segment, place, line, depth)
-                    else:
-                        _copy_all(b, a, segment, place, line)
+            with b.when(many), b.loop("0", "%count") as i:
+                line = skipped(b, target, i, LINE_BYTES)
+                _copy_some(b, a, segment, _place(b, places, i), line, depth)
+            with b.when(b.op(f"xor i1 {many}, true")):
+                _reach(b, segment, places, met)
+                whole = b.op(f"and i64 {run}, {-SIDE}")
+                for left, first, stop in ((False, "0", whole), (True, whole, run)):
+                    with b.loop(first, stop, str(SIDE)) as j:
+                        rest = b.op(f"sub i64 {run}, {j}") if left else None
+                        to = skipped(b, target, j, _K_BYTES)
+                        _copy_lines(b, a, (met, "%count"), j, rest, to)
         b("ret void")
     with _packed_groups(b) as (args, packed), b.loop("%t0", "%t1") as t:
         row, end, target = _tile(b, args, packed, t)
@@ -73,29 +81,42 @@ def emit_patches(b: Builder, a: Operand) -> None:
         b(f"call void @patches(ptr %args, i64 {row}, i64 {count}, ptr {target})")
 
 
-def emit_patches_turned(b: Builder) -> None:
+def emit_patches_turned(b: Builder, a: Operand) -> None:
     """Defines ``pack_group``, which packs rows of the taps' channels."""
     _emit_places(b)
     with _packed_groups(b) as (args, packed):
-        table = b.op(f"alloca {_PLACES}, align 64")
+        places = b.op(f"alloca {_PLACES}, align 64")
+        met = b.op(f"alloca [{SIDE} x i64], align 64")
         lines = b.op(f"alloca [{SIDE * LINE_BYTES} x i8], align 64")
-        run = args(PatchWord.RUN)
+        run, many = args(PatchWord.RUN), _of_several_taps(b, args)
         with b.loop("%k0", "%k1", str(SIDE)) as k:
             count = minimum(b, str(SIDE), b.op(f"sub i64 %k1, {k}"))
-            b(f"call void @places(ptr %args, i64 {k}, i64 {count}, ptr {table})")
+            b(f"call void @places(ptr %args, i64 {k}, i64 {count}, ptr {places})")
+            with b.loop(count, str(SIDE)) as i:
+                line = skipped(b, lines, i, LINE_BYTES)
+                b(f"store {_HALVES} zeroinitializer, ptr {line}, align 64")
             at_k = b.op(f"mul i64 {b.op(f'sub i64 {k}, %k0')}, {_K_BYTES}")
             with b.loop("%t0", "%t1") as t:
                 row, end, target = _tile(b, args, packed, t)
                 first = b.op(f"udiv i64 {row}, {run}")
                 last = b.op(f"udiv i64 {b.op(f'sub i64 {end}, 1')}, {run}")
-                with b.loop(first, b.op(f"add i64 {last}, 1")) as number:
-                    segment = _segment(b, args, number)
-                    start = b.op(f"sub i64 {b.op(f'mul i64 {number}, {run}')}, {row}")
+                # A tap's channels may fill the lines.
+                start = b.op(f"sub i64 {b.op(f'mul i64 {first}, {run}')}, {row}")
+                over = b.op(f"add i64 {start}, {run}")
+                full = b.op(f"icmp sge i64 {over}, {SIDE}")
+                full = b.op(f"and i1 {full}, {b.op(f'xor i1 {many}, true')}")
+                with b.when(full):
+                    _reach(b, _segment(b, args, first), places, met)
+                    skip = b.op(f"sub i64 0, {start}")
+                    _copy_lines(b, a, (met, count), skip, None, lines)
+                stop = b.op(f"add i64 {last}, 1")
+                stop = b.op(f"select i1 {full}, i64 {first}, i64 {stop}")
+                with b.loop(first, stop) as number:
+                    begin = b.op(f"mul i64 {number}, {run}")
+                    begin = b.op(f"sub i64 {begin}, {row}")
                     fresh = b.op(f"icmp eq i64 {number}, {first}")
-                    _gather(b, segment, start, (table, count), lines, fresh)
-                with b.loop(count, str(SIDE)) as i:
-                    line = skipped(b, lines, i, LINE_BYTES)
-                    b(f"store {_HALVES} zeroinitializer, ptr {line}, align 64")
+                    segment = _segment(b, args, number)
+                    _gather(b, segment, begin, (places, count), lines, fresh)
                 to = b.op(f"getelementptr i8, ptr {target}, i64 {at_k}")
                 rows = b.op(f"sub i64 {end}, {row}")
                 b(
@@ -125,9 +146,9 @@ def _tile(b: Builder, args: Args, packed: str, tile: str) -> tuple[str, str, str
 
 
 def _emit_places(b: Builder) -> None:
-    """``places``: the table of some pixels of a line, from a row on."""
+    """``places``: those of some pixels of a line, from a row on."""
     with b.function(
-        "define internal void @places(ptr %args, i64 %row, i64 %count, ptr %table)"
+        "define internal void @places(ptr %args, i64 %row, i64 %count, ptr %places)"
     ):
         args = Args(b)
         out = [args(PatchWord[f"OUT_{axis}"]) for axis in _AXES]
@@ -162,7 +183,7 @@ def _emit_places(b: Builder) -> None:
                 address = skipped(b, address, elements, _WORD_BYTES)
             for i, value in enumerate((address, *at)):
                 kind = "i64" if i else "ptr"
-                b(f"store {kind} {value}, ptr {_field(b, '%table', turn.index, i)}")
+                b(f"store {kind} {value}, ptr {_listed(b, '%places', turn.index, i)}")
             over = "1"
             for value, size in zip(across, reversed(out), strict=True):
                 following = b.op(f"add i64 {value}, {over}")
@@ -173,8 +194,10 @@ def _emit_places(b: Builder) -> None:
         b("ret void")
 
 
-def _field(b: Builder, table: str, index: str, field: int) -> str:
-    return b.op(f"getelementptr {_PLACE}, ptr {table}, i64 {index}, i32 {field}")
+def _listed(b: Builder, places: str, index: str, which: int) -> str:
+    """Where the number of a pixel is: an address, z, y or x."""
+    at = b.op(f"add i64 {index}, {which * SIDE}")
+    return b.op(f"getelementptr i64, ptr {places}, i64 {at}")
 
 
 @dataclass(frozen=True)
@@ -244,13 +267,69 @@ def _met(b: Builder, segment: _Segment, place: list[str]) -> _Met:
     return _Met(address, b.op(f"and i1 {inside[0]}, {inside[1]}"), x)
 
 
-def _place(b: Builder, table: str, index: str) -> list[str]:
-    """The entry of a pixel."""
+def _place(b: Builder, places: str, index: str) -> list[str]:
+    """The numbers of a pixel."""
     kinds = "ptr", "i64", "i64", "i64"
     return [
-        b.op(f"load {kind}, ptr {_field(b, table, index, i)}")
+        b.op(f"load {kind}, ptr {_listed(b, places, index, i)}")
         for i, kind in enumerate(kinds)
     ]
+
+
+def _reach(b: Builder, segment: _Segment, places: str, to: str) -> None:
+    """Addresses of what 32 pixels meet of a segment of one tap; of zeros, where that is
+    outside."""
+    nothing = f"@nothing = internal constant [{2 * MOST} x i8] zeroinitializer"
+    b.library["nothing"] = nothing
+    zeros = _splat(b, b.op("ptrtoint ptr @nothing to i64"))
+    skip = _splat(b, segment.skip)
+    limits = [
+        (_splat(b, step), _splat(b, size))
+        for step, size in zip(segment.steps, segment.sizes, strict=True)
+    ]
+    for first in range(0, SIDE, _LANES):
+
+        def some(which: int, first: int = first) -> str:
+            place = _listed(b, places, str(first), which)
+            return b.op(f"load {_VECTOR}, ptr {place}, align 64")
+
+        inside = f"<{', '.join(['i1 true'] * _LANES)}>"
+        for which, (step, size) in enumerate(limits, start=1):
+            at = b.op(f"add {_VECTOR} {some(which)}, {step}")
+            within = b.op(f"icmp ult {_VECTOR} {at}, {size}")
+            inside = (
+                b.op(f"and <{_LANES} x i1> {inside}, {within}") if inside else within
+            )
+        address = b.op(f"add {_VECTOR} {some(0)}, {skip}")
+        met = b.op(
+            f"select <{_LANES} x i1> {inside}, {_VECTOR} {address}, {_VECTOR} {zeros}"
+        )
+        b(f"store {_VECTOR} {met}, ptr {_listed(b, to, str(first), 0)}, align 64")
+
+
+def _splat(b: Builder, value: str) -> str:
+    one = b.op(f"insertelement {_VECTOR} poison, i64 {value}, i64 0")
+    return b.op(
+        f"shufflevector {_VECTOR} {one}, {_VECTOR} poison, "
+        f"<{_LANES} x i32> zeroinitializer"
+    )
+
+
+def _copy_lines(
+    b: Builder,
+    a: Operand,
+    met: tuple[str, str],
+    skip: str,
+    left: str | None,
+    to: str,
+) -> None:
+    """A line of each of some addresses, `skip` elements behind it: 32 elements, or
+    those that are `left`, and zeros."""
+    addresses, count = met
+    with b.loop("0", count) as i:
+        address = b.op(f"load ptr, ptr {_listed(b, addresses, i, 0)}")
+        value = a.read(b, a.at(b, address, skip), left, SIDE)
+        b(f"store {_HALVES} {value}, ptr {skipped(b, to, i, LINE_BYTES)}, align 64")
 
 
 def _range(b: Builder, segment: _Segment, met: _Met) -> tuple[str, str]:
@@ -297,24 +376,6 @@ def _copy_some(
         b(f"store {_HALVES} {value}, ptr {to}, align 64")
 
 
-def _copy_all(
-    b: Builder, a: Operand, segment: _Segment, place: list[str], line: str
-) -> None:
-    """Copies the channels of a tap, or zeros."""
-    met = _met(b, segment, place)
-    within = b.op(f"icmp ult i64 {met.x}, {segment.sizes[2]}")
-    inside = b.op(f"and i1 {met.inside}, {within}")
-    source = b.op(f"select i1 {inside}, ptr {met.address}, ptr @nothing")
-    walks = b.op(f"sext i1 {inside} to i64")
-    whole = b.op(f"and i64 {segment.run}, {-SIDE}")
-    for start, stop in (("0", whole), (whole, segment.run)):
-        with b.loop(start, stop, str(SIDE)) as j:
-            at = a.at(b, source, b.op(f"and i64 {j}, {walks}"))
-            left = None if start == "0" else b.op(f"sub i64 {segment.run}, {j}")
-            to = skipped(b, line, j, _K_BYTES)
-            b(f"store {_HALVES} {a.read(b, at, left, SIDE)}, ptr {to}, align 64")
-
-
 def _gather(
     b: Builder,
     segment: _Segment,
@@ -325,9 +386,9 @@ def _gather(
 ) -> None:
     """Lines of what pixels meet of a segment, whose first element belongs at a place of
     a line that may lie before it."""
-    table, count = places
+    listed, count = places
     with b.loop("0", count) as i:
-        met = _met(b, segment, _place(b, table, i))
+        met = _met(b, segment, _place(b, listed, i))
         first, stop = _range(b, segment, met)
         first, stop = (b.op(f"add i64 {n}, {start}") for n in (first, stop))
         back = b.op(f"mul i64 {start}, {-_WORD_BYTES}")

@@ -18,6 +18,7 @@ from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.gemm.arguments import FEW_KINDS, Kind, Word
 from treadle.backends.cpu.target import (
+    AMX,
     AVX512_BF16,
     bfloat_unit,
     multiplies_singles,
@@ -31,7 +32,7 @@ SINGLES = SingleUnit(SingleModel())
 PAIRS = bfloat_unit() == AVX512_BF16
 TILES = TileUnit(tiles.Model())
 UNITS = [MODEL, SINGLES, TILES]
-UNITS += [kernel.unit()] if PAIRS else []
+UNITS += [kernel.unit()] if bfloat_unit() in (AVX512_BF16, AMX) else []
 UNITS += [kernel.unit(float16)] if multiplies_singles() else []
 EACH = pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
 SIDES = pytest.mark.parametrize("layout", [rows, columns])
@@ -163,6 +164,7 @@ def test_what_is_no_number_stays_in_its_row_and_column(layout, unit):
 def test_instructions_give_the_bits_of_the_model(unit, layout):
     rng, half = np.random.default_rng(5), half_of(unit)
     like = SINGLES if isinstance(unit, SingleUnit) else MODEL
+    like = TILES if isinstance(unit, TileUnit) else like
     for m, (n, k) in zip((1, 4, 8, 2, 6), SIZES, strict=True):
         a = rows(rng, (1, 1, m, k), half)
         b = layout(rng, (1, 1, k, n), half)
