@@ -8,8 +8,6 @@ from them. Each group of channels, and each line of pixels, is a batch element.
 
 from __future__ import annotations
 
-import functools
-
 from treadle.backends.cpu.bfloat import kernel
 from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.conv.arguments import PATCH_WORDS, PatchWord
@@ -36,11 +34,7 @@ _BLOCK = "i64 %r0, i64 %r1, i64 %n0, i64 %n1"
 
 def source(spec: ConvSpec, gradient: bool) -> Source:
     """The kernel of a convolution, or of its gradient by the filter."""
-    return _source(gradient, Dtypes(*spec.dtypes), kernel.unit())
-
-
-@functools.lru_cache(maxsize=8)
-def _source(gradient: bool, dtypes: Dtypes, unit: Unit) -> Source:
+    dtypes, unit = Dtypes(*spec.dtypes), kernel.unit()
     what = "filter" if gradient else "images"
     return Source(
         f"convolve_on_tiles/{unit.name}/{what}/{dtypes.c.name}",

@@ -29,7 +29,6 @@ from treadle.kernels.contract import Contraction, Strides
 
 MODEL = VectorUnit(vectors.Model())
 SINGLES = SingleUnit(SingleModel())
-PAIRS = bfloat_unit() == AVX512_BF16
 TILES = TileUnit(tiles.Model())
 UNITS = [MODEL, SINGLES, TILES]
 UNITS += [kernel.unit()] if bfloat_unit() in (AVX512_BF16, AMX) else []
