@@ -1,4 +1,5 @@
-"""The power of two that brings the largest of some numbers to between 1 and 2.
+"""The power of two that brings the largest of some numbers to between 1 and 2, and
+whether all are finite.
 
 Sizes of floats are ordered as the integers that they are as bits: those that are not
 finite come last.
@@ -56,3 +57,21 @@ def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> Non
     status = b.op("load ptr, ptr %places")
     failure = b.op(f"select i1 {is_finite}, i64 0, i64 1")
     b(f"store i64 {failure}, ptr {status}")
+
+
+def emit_check(b: Builder, numbers: str, count: str, itemsize: str) -> None:
+    """A failure if some numbers are not finite."""
+    for dtype in _KINDS:
+        with b.when(b.op(f"icmp eq i64 {itemsize}, {dtype.itemsize}")):
+            bits = 8 * dtype.itemsize
+            kind, infinite = f"i{bits}", (1 << bits - 1) - (1 << np.finfo(dtype).nmant)
+            b.declare(f"{kind} @llvm.umax.{kind}({kind}, {kind})")
+            with b.carrying("0", count, "1", [(kind, "0")]) as turn:
+                address = place(b, numbers, (turn.index, str(dtype.itemsize)))
+                x = b.op(f"load {kind}, ptr {address}")
+                size = b.op(f"and {kind} {x}, {2 ** (bits - 1) - 1}")
+                call = f"@llvm.umax.{kind}({kind} {turn.values[0]}, {kind} {size})"
+                turn.next = [b.op(f"call {kind} {call}")]
+            fails = b.op(f"icmp uge {kind} {turn.values[0]}, {infinite}")
+            failure = b.op(f"zext i1 {fails} to i64")
+            b(f"store i64 {failure}, ptr {b.op('load ptr, ptr %places')}")
