@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.dims import hint
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
 from treadle.np.contract import matmul
@@ -56,7 +55,7 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     (a, taus), dtype = floats("householder_product", a, taus)
     vectors, taus = _vectors("householder_product", a, taus)
     m, n = typeof(a).shape[-2:]
-    if hint(n) > hint(m):
+    if n > m:
         raise ValueError(
             f"householder_product: shape {typeof(a).shape} has {n} columns and {m} "
             f"rows{at(user_source())}\nIt needs at least as many rows as columns."
@@ -119,7 +118,7 @@ def _vectors(name: str, a: Any, taus: Any) -> tuple[Any, Any]:
     """The vectors of the reflections as columns, and their factors."""
     check_matrices(name, typeof(a).shape)
     shape, factors = typeof(a).shape, typeof(taus).shape
-    if not factors or hint(factors[-1]) > min(hint(shape[-1]), hint(shape[-2])):
+    if not factors or factors[-1] > min(shape[-2:]):
         raise ValueError(
             f"{name}: shapes {shape} and {factors}: the second has a factor for each "
             f"reflection, at most {min(shape[-2:])}{at(user_source())}"
