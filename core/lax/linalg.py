@@ -68,8 +68,7 @@ def eig(
     w, *found = factors.eig_parts(
         "eig", x, compute_right_eigenvectors, compute_left_eigenvectors
     )
-    count = compute_left_eigenvectors + compute_right_eigenvectors
-    return [w, *[matrix_transpose(v) for v in found[:count][::-1]]]
+    return [w, *[matrix_transpose(v) for v in reversed(found)]]
 
 
 @custom_jvp

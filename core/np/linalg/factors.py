@@ -323,7 +323,7 @@ def eig_parts(name: str, a: Any, vectors: bool, left: bool = False) -> Any:
     t = typeof(a)
     dtype = np.result_type(t.dtype, np.complex64)
     if empty(t.shape):
-        return [zeros(t.shape[:-1], dtype)] + [zeros(t.shape, dtype)] * 2
+        return [zeros(t.shape[:-1], dtype)] + [zeros(t.shape, dtype)] * (vectors + left)
     # LAPACK may not come back from numbers that are not finite.
     sound = stop_gradient(all(isfinite(a), (-2, -1), True))
     known = matrix_transpose(where(sound, a, t.dtype.type(0)))
