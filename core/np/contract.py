@@ -340,21 +340,51 @@ def vecdot(
     preferred_element_type: Any = None,
 ) -> Array:
     """The inner products of vectors along an axis; other axes are broadcast, and x is
-    conjugated. The options are those of `matmul`."""
+    conjugated. The options are those of `matmul`.
+
+    Raises:
+      ValueError: if the lengths along the axis differ, naming both shapes.
+    """
     wide = preference(preferred_element_type, x, y)
     x, y = factors("vecdot", x, y, precision=precision, preferred=wide)
+    _check_lengths("vecdot", x, y, axis, axis)
     x, y = (moveaxis(v, one_axis("vecdot", axis, typeof(v).ndim), -1) for v in (x, y))
     product = matmul(expand_dims(conj(x), -2), expand_dims(y, -1))
     return of_dtype(squeeze(product, (-2, -1)), wide)
 
 
+def _check_lengths(name: str, x: Any, y: Any, of_x: int, of_y: int) -> None:
+    """Raises ValueError unless axes of the two have equal lengths."""
+    a, b = typeof(x).shape, typeof(y).shape
+    lengths = a[one_axis(name, of_x, len(a))], b[one_axis(name, of_y, len(b))]
+    if lengths[0] != lengths[1]:
+        raise ValueError(
+            f"{name}: shapes {a} and {b}: axis {of_x} of the first has length "
+            f"{lengths[0]}, axis {of_y} of the second has length {lengths[1]}"
+            f"{at(user_source())}"
+        )
+
+
 def matvec(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Matrices times vectors: ``(..., m, n), (..., n) -> (..., m)``."""
+    """Matrices times vectors: ``(..., m, n), (..., n) -> (..., m)``.
+
+    Raises:
+      ValueError: if the lengths differ, naming both shapes.
+    """
+    x, y = promoted("matvec", x, y)
+    one_axis("matvec", -2, typeof(x).ndim)
+    _check_lengths("matvec", x, y, -1, -1)
     return squeeze(matmul(x, expand_dims(y, -1)), -1)
 
 
 def vecmat(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Vectors, conjugated, times matrices: ``(..., m), (..., m, n) -> (..., n)``."""
+    """Vectors, conjugated, times matrices: ``(..., m), (..., m, n) -> (..., n)``.
+
+    Raises:
+      ValueError: if the lengths differ, naming both shapes.
+    """
+    x, y = promoted("vecmat", x, y)
+    _check_lengths("vecmat", x, y, -1, -2)
     return squeeze(matmul(expand_dims(conj(x), -2), y), -2)
 
 

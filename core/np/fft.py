@@ -94,7 +94,13 @@ def _axis(name: str, x: Any, axis: int) -> int:
 
 def _length(name: str, n: Any, default: int) -> int:
     """Of how many numbers a transform is."""
-    n = default if n is None else n if is_dim(n) else index(n)
+    try:
+        n = default if n is None else n if is_dim(n) else index(n)
+    except TypeError:
+        raise TypeError(
+            f"{name}: the length of a transform is an integer, got {n!r}"
+            f"{at(user_source())}"
+        ) from None
     if n < 1:
         raise ValueError(
             f"{name}: a transform of {n} numbers: there must be one or more"
@@ -227,7 +233,7 @@ def sizes_and_axes(
     are."""
     ndim = typeof(x).ndim
     if axes is None:
-        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+        axes = range(ndim) if s is None else range(-len(s), 0)
     found = [one_axis(name, a, ndim) for a in axes]
     sizes: list[Any] = [None] * len(found) if s is None else list(s)
     if len(sizes) != len(found):

@@ -213,72 +213,96 @@ is read; w in ascending order. Without `vectors`, w alone."""
 # eig ----------------------------------------------------------------------------------
 
 
-def _eig_type(a: ArrayType, *, vectors: bool) -> Sequence[ArrayType]:
+def _count(vectors: bool, left: bool) -> int:
+    return 1 + vectors + left
+
+
+def _eig_type(a: ArrayType, *, vectors: bool, left: bool) -> Sequence[ArrayType]:
     check("eig", a, square=1)
     dtype = np.result_type(a.dtype, np.complex64)
     w = ArrayType(a.shape[:-1], dtype)
-    return [w, ArrayType(a.shape, dtype)] if vectors else [w]
+    return [w] + [ArrayType(a.shape, dtype)] * (vectors + left)
 
 
-def _eig_run(a: Any, *, vectors: bool) -> Sequence[Any]:
+def _eig_run(a: Any, *, vectors: bool, left: bool) -> Sequence[Any]:
     t = typeof(np.asarray(a))
 
     def pairs(x: Any) -> Sequence[Any]:
-        if not vectors:
+        if not vectors and not left:
             return (np.linalg.eigvals(x.T),)
         w, v = np.linalg.eig(x.T)
-        return w, v.T
+        if not left:
+            return w, v.T
+        # uᴴ A = w uᴴ: rows of the inverse, with the lengths and phases of LAPACK's.
+        u = np.linalg.inv(v).conj()
+        u = u / np.linalg.norm(u, axis=-1, keepdims=True)
+        largest = np.take_along_axis(u, np.argmax(abs(u), -1)[:, None], -1)
+        u = u * (largest.conj() / abs(largest))
+        return (w, v.T, u) if vectors else (w, u)
 
-    types = _eig_type(t, vectors=vectors)
+    types = _eig_type(t, vectors=vectors, left=left)
     return matrix_by_matrix(pairs, types, lead_of(t), np.asarray(a))
 
 
 def _eig_script(types: Any, outs: Any, params: Any) -> Script:
-    (a,), vectors = types, params["vectors"]
+    (a,), wanted = types, (params["left"], params["vectors"])
     lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
     first, apart = 1 + len(outs), stride_of(a.shape[-1], a.dtype)
-    copy, work, found, rows, imaginary = (At(first + i) for i in range(5))
+    copy, work, found, left, right, imaginary = (At(first + i) for i in range(6))
     length = 136 * n + 4224
-    how = "N", "V" if vectors else "N", n, copy, apart
+    how = *("V" if made else "N" for made in wanted), n, copy, apart
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
     begin = copied(a.dtype, (copy, apart), (At(0), n), n, n)
     square = n * apart * size
-    blocks = square, length * size, n * size, square
+    blocks = [square, length * size, n * size, *(square * made for made in wanted)]
     routine = partial(RoutineCall, named(a.dtype, "geev"))
-    to = (rows, apart) if vectors else (STATUS, 1)
+    to: list[Argument] = []
+    for rows, made in zip((left, right), wanted, strict=True):
+        to += [rows, apart] if made else [STATUS, 1]
+    # The right vectors are the first result, if there are any.
+    results = [(At(2), right)] if wanted[1] else []
+    results += [(At(len(outs)), left)] if wanted[0] else []
     if dtypes.is_complex(a.dtype):
-        last = At(1), STATUS, 1, *to, work, length, found, STATUS
-        steps = [begin, routine((*how, *last))]
-        if vectors:
-            steps.append(copied(a.dtype, (At(2), n), (rows, apart), n, n))
-        return Script(lead, blocks, (*steps, *failed))
+        steps = [begin, routine((*how, At(1), *to, work, length, found, STATUS))]
+        for result, rows in results:
+            steps.append(copied(a.dtype, (result, n), (rows, apart), n, n))
+        return Script(lead, tuple(blocks), (*steps, *failed))
     copy_of = partial(RoutineCall, named(a.dtype, "copy"))
     steps = [
         begin,
-        routine((*how, found, imaginary, STATUS, 1, *to, work, length, STATUS)),
+        routine((*how, found, imaginary, *to, work, length, STATUS)),
         copy_of((n, found, 1, At(1), 2)),
         copy_of((n, imaginary, 1, At(1, size), 2)),
     ]
-    if vectors:
-        steps.append(RoutineCall("pairs", (At(2), imaginary, rows, n, apart, size)))
+    for result, rows in results:
+        steps.append(RoutineCall("pairs", (result, imaginary, rows, n, apart, size)))
     return Script(lead, (*blocks, n * size), (*steps, *failed))
 
 
-def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, vectors: bool) -> Any:
+def _eig_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, vectors: bool, left: bool
+) -> Any:
     """Giles 2008, section 3.1: with G = V⁻¹ dA V, dw = diag(G), and dV = V (F ∘ G) but
-    for the vectors' lengths and phases, which stay as LAPACK makes them."""
-    w, by_rows = eig(*primals, vectors=True)
-    v, dtype = flip(by_rows), typeof(w).dtype
+    for the vectors' lengths and phases, which stay as LAPACK makes them. The left ones
+    are right ones of Aᴴ, with conjugate eigenvalues."""
+    w, *found = eig(*primals, vectors=True, left=left)
     da = flip(tangents[0])
-    if typeof(da).dtype != dtype:
-        da = convert(da, dtype=dtype)
-    factors, _, order = lu(by_rows)
+    if typeof(da).dtype != typeof(w).dtype:
+        da = convert(da, dtype=typeof(w).dtype)
+    dw, change = _of_vectors(w, found[0], da)
+    changes = [change] if vectors else []
+    if left:
+        changes.append(_of_vectors(conj(w), found[1], adjoint(da))[1])
+    return [w, *found[0 if vectors else 1 :]], [dw, *changes]
+
+
+def _of_vectors(w: Any, rows: Any, da: Any) -> tuple[Any, Any]:
+    """The changes of eigenvalues and, as rows, of eigenvectors."""
+    v = flip(rows)
+    factors, _, order = lu(rows)
     change = lu_solve(v, factors, order, product(da, v), transposed=False)
-    dw = main_diagonal(change)
-    if not vectors:
-        return [w], [dw]
     dv = flip(product(v, _quotients(change, w)))
-    return [w, by_rows], [dw, _kept_in_norm(by_rows, dv)]
+    return main_diagonal(change), _kept_in_norm(rows, dv)
 
 
 def _kept_in_norm(rows: Any, change: Any) -> Any:
@@ -300,13 +324,14 @@ eig = Op(
     "eig",
     _eig_type,
     _eig_run,
-    lowering=Routine(_eig_script, alone=(0, {"vectors": False})),
+    lowering=Routine(_eig_script, alone=(0, {"vectors": False, "left": False})),
     jvp=_eig_jvp,
-    batch=lambda size, args, axes, *, vectors: (
-        eig(*in_front(args, axes, size), vectors=vectors),
-        [0, 0] if vectors else [0],
+    batch=lambda size, args, axes, *, vectors, left: (
+        eig(*in_front(args, axes, size), vectors=vectors, left=left),
+        [0] * _count(vectors, left),
     ),
     multiple=True,
 )
 """Eigenvalues of the *transpose* of a matrix and, as rows, its eigenvectors: complex,
-of length 1, and their largest element real."""
+of length 1, and their largest element real. Behind them the `left` ones, u with
+``uᴴ A = w uᴴ``."""

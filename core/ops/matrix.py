@@ -147,6 +147,12 @@ def in_front(args: Sequence[Any], axes: Sequence[int | None], size: int) -> list
     ]
 
 
+def check_finite(x: np.ndarray) -> None:
+    """Raises LinAlgError for numbers that LAPACK may not come back from."""
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError("numbers that are not finite")
+
+
 def matrix_by_matrix(
     function: Callable[..., Any], results: Sequence[ArrayType], lead: int, *args: Any
 ) -> list[np.ndarray]:

@@ -22,6 +22,7 @@ from treadle.ops.matrix import (
     as_rows,
     below,
     check,
+    check_finite,
     diagonal_of,
     in_front,
     main_diagonal,
@@ -45,6 +46,7 @@ from treadle.trace.routine import (
     Script,
     Small,
     copied,
+    if_finite,
     lead_of,
     least,
     most,
@@ -271,6 +273,7 @@ def _svd_run(a: Any, *, full: bool, vectors: bool) -> Sequence[Any]:
     t = typeof(np.asarray(a))
 
     def factors(x: Any) -> Sequence[Any]:
+        check_finite(x)
         if vectors:
             return np.linalg.svd(x, full)
         return (np.linalg.svd(x, compute_uv=False),)
@@ -337,7 +340,7 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     blocks.insert(integers.block - first, 64 * narrow)
     if dtypes.is_complex(dtype):
         blocks.append(number(_svd_reals, sizes) * dtype.itemsize // 2)
-    return Script(lead, tuple(blocks), steps)
+    return Script(lead, tuple(blocks), if_finite(a, lead, steps))
 
 
 def _svd_work(vectors: int, narrow: int, wide: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import at
-from treadle.ops.matrix import check, in_front, matrix_by_matrix
+from treadle.ops.matrix import check, check_finite, in_front, matrix_by_matrix
 from treadle.optional import needed_for
 from treadle.trace.interpreter import current_source
 from treadle.trace.lowering import Routine
@@ -22,6 +22,7 @@ from treadle.trace.routine import (
     RoutineCall,
     Script,
     copied,
+    if_finite,
     lead_of,
     most,
     named,
@@ -48,6 +49,7 @@ def _by_scipy(name: str, a: Any, **options: Any) -> Sequence[Any]:
     function = getattr(scipy.linalg, name)
 
     def pair(x: Any) -> Sequence[Any]:
+        check_finite(x)
         return [part.T for part in function(x.T, **options)]
 
     return matrix_by_matrix(pair, [t, t], lead_of(t), np.asarray(a))
@@ -85,7 +87,7 @@ def _schur_script(types: Any, outs: Any, params: Any) -> Script:
     )
     square = n * apart * size
     blocks = 8, n * size, n * size, length * size, square, square
-    return Script(lead, blocks, steps)
+    return Script(lead, blocks, if_finite(a, lead, steps))
 
 
 schur = Op(

@@ -61,7 +61,8 @@ class RoutineCall(NamedTuple):
       is positive, a vector and the next one are the parts of a conjugate pair;
     - "exponent" (to, numbers, n, itemsize): the power of two that brings the largest of
       n real numbers (as many as vectors have lanes, or more) to between 1 and 2, and
-      its inverse; a failure if some are not finite.
+      its inverse; a failure if some are not finite;
+    - "finite" (numbers, n, itemsize): a failure if some of n real numbers are not.
 
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
     needed: 0 if it never happens, for matrices of these sizes.
@@ -281,6 +282,17 @@ def nan_if_failed(block: int, t: ArrayType, lead: int) -> RoutineCall:
     """Makes a result not-a-number where LAPACK has failed."""
     size = math.prod(t.shape[lead:])
     return filled(At(block), t, size, 1, t.dtype.type(np.nan), failed=True)
+
+
+def if_finite(
+    a: ArrayType, lead: int, steps: Sequence[RoutineCall]
+) -> tuple[RoutineCall, ...]:
+    """The steps, for matrices of finite numbers (the first operand) alone; others have
+    failed: LAPACK may not come back from them."""
+    real = np.finfo(a.dtype).dtype.itemsize
+    count = math.prod(a.shape[lead:]) * (a.dtype.itemsize // real)
+    guarded = [s if s.failed else s._replace(sound=True) for s in steps]
+    return RoutineCall("finite", (At(0), count, real)), *guarded
 
 
 def filled(

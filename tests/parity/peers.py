@@ -27,6 +27,7 @@ class Peer(NamedTuple):
 _JAX = (
     Place("jax", ("treadle", "treadle.debug", "treadle.numpy")),
     Place("jax.lax", ("treadle.lax",)),
+    Place("jax.lax.linalg", ("treadle.lax.linalg",)),
     Place("jax.numpy", ("treadle.numpy",)),
     Place("jax.numpy.linalg", ("treadle.numpy.linalg",)),
     Place("jax.numpy.fft", ("treadle.numpy.fft",)),

@@ -72,8 +72,9 @@ class EigResult(NamedTuple):
 
 
 def symmetrized(a: Any) -> Any:
-    """The Hermitian part of matrices."""
-    return multiply(add(a, adjoint(a)), 0.5)
+    """The Hermitian part of matrices, also of numbers whose sums are infinite."""
+    half = multiply(a, 0.5)
+    return add(half, adjoint(half))
 
 
 def cholesky(
@@ -305,28 +306,29 @@ def eig(a: ArrayLike) -> EigResult:
     >>> tnp.linalg.eig(tnp.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
     Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    w, v = _eig("eig", a, True)
+    w, v = eig_parts("eig", a, True)
     return EigResult(w, matrix_transpose(v))
 
 
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices, as complex numbers: ``(..., n, n) ->
     (..., n)``."""
-    return _eig("eigvals", a, False)[0]
+    return eig_parts("eigvals", a, False)[0]
 
 
-def _eig(name: str, a: Any, vectors: bool) -> Any:
+def eig_parts(name: str, a: Any, vectors: bool, left: bool = False) -> Any:
+    """Eigenvalues of matrices and, as rows, those eigenvectors that are asked for: the
+    right ones first."""
     a, _ = matrices(name, a, square=True)
     t = typeof(a)
     dtype = np.result_type(t.dtype, np.complex64)
     if empty(t.shape):
-        return zeros(t.shape[:-1], dtype), zeros(t.shape, dtype)
+        return [zeros(t.shape[:-1], dtype)] + [zeros(t.shape, dtype)] * (vectors + left)
     # LAPACK may not come back from numbers that are not finite.
     sound = stop_gradient(all(isfinite(a), (-2, -1), True))
-    found = eigen.eig(
-        matrix_transpose(where(sound, a, t.dtype.type(0))), vectors=vectors
-    )
-    masks = sound[..., 0], sound
+    known = matrix_transpose(where(sound, a, t.dtype.type(0)))
+    found = eigen.eig(known, vectors=vectors, left=left)
+    masks = sound[..., 0], sound, sound
     nan = dtype.type(np.nan)
     return [where(m, x, nan) for m, x in zip(masks, found, strict=False)]
 

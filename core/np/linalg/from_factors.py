@@ -6,6 +6,7 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.api.while_loops import fori_loop
+from treadle.dims import same_shape
 from treadle.errors import at, user_source
 from treadle.np.index import counted
 from treadle.np.linalg.factors import cholesky, lu_parts
@@ -58,13 +59,19 @@ def lu_solve(
         raise ValueError(
             f"lu_solve: trans is 0, 1 or 2, got {trans}{at(user_source())}"
         )
+    n, exchanged = typeof(packed).shape[-1], typeof(pivots).shape
+    if not exchanged or not same_shape(exchanged[-1:], (n,)):
+        raise ValueError(
+            f"lu_solve: factors of shape {typeof(packed).shape} and pivots of shape "
+            f"{exchanged}: there is one pivot for each row{at(user_source())}"
+        )
     vector = typeof(b).ndim == 1
     b = expand_dims(b, -1) if vector else b
     check_rows("lu_solve", packed, b)
     if empty(typeof(b).shape):
         x = b
     else:
-        order = order_of(pivots, typeof(packed).shape[-1])
+        order = order_of(pivots, n)
         packed, b, restore = together(packed, b)
         lead = typeof(b).shape[:-1]
         places = expand_dims(broadcast_to_shape(order, lead), -1)
@@ -100,6 +107,8 @@ def order_of(pivots: Any, n: int) -> Any:
         return where(places == i, its, where(places == other, mine, order))
 
     order = broadcast_to_shape(cast(places, dtypes.int32), (*lead, n))
+    if empty((k,)):
+        return order
     return fori_loop(0, k, exchange, order)
 
 
@@ -121,5 +130,8 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Array:
       ValueError: if the factor is not square, or b has another number of rows.
     """
     c, lower = c_and_lower
+    (c, b), dtype = floats("cho_solve", c, b)
+    check_matrices("cho_solve", typeof(c).shape, square=True)
+    check_rows("cho_solve", c, expand_dims(b, -1) if typeof(b).ndim == 1 else b)
     half = solve_triangular(c, b, 0 if lower else 2, lower)
-    return solve_triangular(c, half, 2 if lower else 0, lower)
+    return narrowed(solve_triangular(c, half, 2 if lower else 0, lower), dtype)

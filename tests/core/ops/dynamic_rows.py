@@ -444,7 +444,7 @@ FACTORS = [
     Row(
         eigen.eig,
         "",
-        lambda a: tnp.abs(eigen.eig(_apart(a), vectors=False)[0]),
+        lambda a: tnp.abs(eigen.eig(_apart(a), vectors=False, left=False)[0]),
         (floats("n n"),),
         slow=True,
     ),

@@ -16,7 +16,7 @@ from jax import lax
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.ops.cases import Case, Draw, complexes, normal
-from treadle.ops import eigen, lu, orthogonal, schur, triangular
+from treadle.ops import condensed, eigen, lu, orthogonal, schur, triangular
 from treadle.trace.op import Op
 
 Finish = Callable[[Any, Any], Any]
@@ -167,7 +167,24 @@ def _form(op: Op, label: str, a: Draw, oracle: Any) -> Case:
     return Finished(op, factors, (a,), label=label, smooth=False, finish=product)
 
 
+def _condensed(op: Op, label: str, a: Draw, oracle: Any, **params: Any) -> Case:
+    """Forms as LAPACK leaves them, of transposes."""
+
+    def factors(a: Any) -> Any:
+        form, *rest = oracle(jnp.matrix_transpose(a), **params)
+        return [jnp.matrix_transpose(form), *rest]
+
+    return Case(op, factors, (a,), params, label=label, smooth=False)
+
+
 _hessenberg = partial(jax.scipy.linalg.hessenberg, calc_q=True)
+
+
+def _left_vectors(a: Any) -> Any:
+    w, left, right = lax.linalg.eig(jnp.matrix_transpose(a))
+    return [w, jnp.matrix_transpose(right), jnp.matrix_transpose(left)]
+
+
 SQUARE = apart(2, 3, 3)
 COMPLEX = apart(3, 3, imaginary=1)
 
@@ -265,14 +282,14 @@ ALL = [
         eigen.eig,
         lambda a: [jnp.linalg.eigvals(jnp.matrix_transpose(a))],
         (apart(2, 3, 3),),
-        {"vectors": False},
+        {"vectors": False, "left": False},
         label="values",
     ),
     Case(
         eigen.eig,
         lambda a: [jnp.linalg.eigvals(jnp.matrix_transpose(a))],
         (COMPLEX,),
-        {"vectors": False},
+        {"vectors": False, "left": False},
         label="complex",
     ),
     _form(schur.schur, "", SQUARE, jax.scipy.linalg.schur),
@@ -285,6 +302,22 @@ ALL = [
     ),
     _form(schur.hessenberg, "", normal(4, 4), _hessenberg),
     _form(schur.hessenberg, "complex", complexes(3, 3), _hessenberg),
+    Case(
+        eigen.eig,
+        _left_vectors,
+        (SQUARE,),
+        {"vectors": True, "left": True},
+        label="left",
+        smooth=False,
+    ),
+    _condensed(
+        condensed.hessenberg_vectors, "", normal(2, 4, 4), lax.linalg.hessenberg
+    ),
+    _condensed(condensed.hessenberg_vectors, "complex", COMPLEX, lax.linalg.hessenberg),
+    _condensed(condensed.tridiagonal, "", SQUARE, lax.linalg.tridiagonal, lower=True),
+    _condensed(
+        condensed.tridiagonal, "upper", COMPLEX, lax.linalg.tridiagonal, lower=False
+    ),
 ]
 
 QUICK = {
@@ -297,6 +330,8 @@ QUICK = {
     "svd-tall",
     "eigh-complex",
     "eig-values",
+    "hessenberg_vectors",
+    "tridiagonal-upper",
     "schur",
     "hessenberg",
 }

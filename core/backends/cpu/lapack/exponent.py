@@ -1,4 +1,5 @@
-"""The power of two that brings the largest of some numbers to between 1 and 2.
+"""The power of two that brings the largest of some numbers to between 1 and 2, and
+whether all are finite.
 
 Sizes of floats are ordered as the integers that they are as bits: those that are not
 finite come last.
@@ -21,9 +22,10 @@ def emit(b: Builder, to: str, numbers: str, count: str, itemsize: str) -> None:
             _emit(b, to, numbers, count, dtype)
 
 
-def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> None:
+def _largest(b: Builder, numbers: str, count: str, dtype: np.dtype) -> str:
+    """The largest size of numbers, as many as vectors have lanes, or more."""
     lanes, bits = slab(dtype).count, 8 * dtype.itemsize
-    kind, mantissa = f"i{bits}", np.finfo(dtype).nmant
+    kind = f"i{bits}"
     vector = f"<{lanes} x {kind}>"
     positive = f"splat ({kind} {2 ** (bits - 1) - 1})"
     b.declare(f"{vector} @llvm.umax.v{lanes}{kind}({vector}, {vector})")
@@ -38,7 +40,13 @@ def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> Non
         call = f"@llvm.umax.v{lanes}{kind}({vector} {turn.values[0]}, {vector} {size})"
         turn.next = [b.op(f"call {vector} {call}")]
     reduce = f"@llvm.vector.reduce.umax.v{lanes}{kind}({vector} {turn.values[0]})"
-    largest = b.op(f"call {kind} {reduce}")
+    return b.op(f"call {kind} {reduce}")
+
+
+def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> None:
+    bits = 8 * dtype.itemsize
+    kind, mantissa = f"i{bits}", np.finfo(dtype).nmant
+    largest = _largest(b, numbers, count, dtype)
     field = b.op(f"lshr {kind} {largest}, {mantissa}")
     # The exponents of 1 / x and x add up to this; neither may be one of no number.
     both = 2 * (2 ** (bits - mantissa - 2) - 1)
@@ -56,3 +64,35 @@ def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> Non
     status = b.op("load ptr, ptr %places")
     failure = b.op(f"select i1 {is_finite}, i64 0, i64 1")
     b(f"store i64 {failure}, ptr {status}")
+
+
+def emit_check(b: Builder, numbers: str, count: str, itemsize: str) -> None:
+    """A failure if some numbers are not finite."""
+    for dtype in _KINDS:
+        with b.when(b.op(f"icmp eq i64 {itemsize}, {dtype.itemsize}")):
+            few = b.op(f"icmp ult i64 {count}, {slab(dtype).count}")
+            with b.when(few):
+                _check(b, _largest_of_few(b, numbers, count, dtype), dtype)
+            with b.when(b.op(f"xor i1 {few}, true")):
+                _check(b, _largest(b, numbers, count, dtype), dtype)
+
+
+def _largest_of_few(b: Builder, numbers: str, count: str, dtype: np.dtype) -> str:
+    bits = 8 * dtype.itemsize
+    kind = f"i{bits}"
+    b.declare(f"{kind} @llvm.umax.{kind}({kind}, {kind})")
+    with b.carrying("0", count, "1", [(kind, "0")]) as turn:
+        address = place(b, numbers, (turn.index, str(dtype.itemsize)))
+        x = b.op(f"load {kind}, ptr {address}")
+        size = b.op(f"and {kind} {x}, {2 ** (bits - 1) - 1}")
+        call = f"@llvm.umax.{kind}({kind} {turn.values[0]}, {kind} {size})"
+        turn.next = [b.op(f"call {kind} {call}")]
+    return turn.values[0]
+
+
+def _check(b: Builder, largest: str, dtype: np.dtype) -> None:
+    bits = 8 * dtype.itemsize
+    infinite = (1 << bits - 1) - (1 << np.finfo(dtype).nmant)
+    fails = b.op(f"icmp uge i{bits} {largest}, {infinite}")
+    failure = b.op(f"zext i1 {fails} to i64")
+    b(f"store i64 {failure}, ptr {b.op('load ptr, ptr %places')}")

@@ -227,7 +227,11 @@ def _exponent(args: _Found) -> None:
     exponent.emit(args.b, to, numbers, args.number(2), args.number(3))
 
 
-_EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent
+def _finite(args: _Found) -> None:
+    exponent.emit_check(args.b, args.pointer(0), args.number(1), args.number(2))
+
+
+_EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent, _finite
 
 
 def _emit_pin(b: Builder) -> None:

@@ -31,7 +31,7 @@ from treadle.trace.routine import (
 )
 
 CONSTANT = -1
-BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned", "exponent")
+BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned", "exponent", "finite")
 """What is no call, by number."""
 
 _WORTH_SPLITTING_NS = 30_000

@@ -15,7 +15,7 @@ import treadle.numpy as tnp
 from tests.core.backends.by_reference import checked
 from treadle.backends.cpu.lapack import library as lapack
 from treadle.backends.cpu.lapack.library import library
-from treadle.ops import eigen, lu, orthogonal, triangular
+from treadle.ops import eigen, lu, orthogonal, schur, triangular
 
 
 def definite(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -35,7 +35,7 @@ def factors(a: Any) -> list[Any]:
         *orthogonal.qr(a, full=False, vectors=True),
         *orthogonal.svd(a, full=False, vectors=True),
         *eigen.eigh(a, lower=True, vectors=True),
-        *eigen.eig(a, vectors=True),
+        *eigen.eig(a, vectors=True, left=True),
     ]
 
 
@@ -170,3 +170,27 @@ def test_without_a_known_lapack_the_host_does_it(
         np.testing.assert_allclose(root, np.linalg.cholesky(a), rtol=1e-6)
     finally:
         library.cache_clear()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_matrices_of_what_is_not_finite_fail_and_the_others_do_not(
+    value: float, dtype: str
+) -> None:
+    """LAPACK does not come back from some of them."""
+    a = np.random.default_rng(3).normal(size=(3, 3, 5)).astype(dtype)
+    many, square = a.copy(), a[..., :3].copy()
+    many[1, 0, 1] = square[1, 0, 1] = value
+    found = [
+        *orthogonal.svd(many, full=False, vectors=True),
+        *orthogonal.svd(many, full=False, vectors=False),
+        *schur.schur(square),
+    ]
+    wanted = [
+        *orthogonal.svd(a, full=False, vectors=True),
+        *orthogonal.svd(a, full=False, vectors=False),
+        *schur.schur(a[..., :3]),
+    ]
+    for x, y in zip(found, wanted, strict=True):
+        assert np.isnan(x[1]).all()
+        np.testing.assert_array_equal(x[::2], y[::2])
