@@ -149,7 +149,10 @@ def _row_task(
             else:
                 squares.run(segment, low, high)
         return
-    apart = goes_apart(b, nest, arguments, b.op(f"sub i64 {high}, {low}"), lanes)
+    apart = None
+    if nest.outer == 1:  # of more dimensions, the last is often short
+        columns = b.op(f"sub i64 {high}, {low}")
+        apart = goes_apart(b, nest, arguments, columns, lanes)
     if together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
