@@ -109,7 +109,7 @@ class _Partitioner(Growth):
         """The equation with those operands copied whose axes have no steps: however its
         result lies, no loops fit them."""
         for a in dict.fromkeys(eq.inputs):
-            if axis_strides(a, self.flow) is None:
+            if isinstance(a, Var) and axis_strides(a, self.flow) is None:
                 eq = self.substitute(eq, a, self.copied(a))
         return eq
 
