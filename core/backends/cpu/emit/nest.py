@@ -151,8 +151,8 @@ def _row_task(
         return
     apart = None
     if nest.outer == 1:  # of more dimensions, the last is often short
-        columns = b.op(f"sub i64 {high}, {low}")
-        apart = goes_apart(b, nest, arguments, columns, lanes)
+        length = b.op(f"sub i64 {high}, {low}")
+        apart = goes_apart(b, nest, arguments, length, lanes)
     if together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
