@@ -10,7 +10,7 @@ import numpy as np
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.growth import Growth
-from treadle.fuse.layout import joined, row_major
+from treadle.fuse.layout import axis_strides, joined, row_major
 from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
 from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.loops import zero_inits
@@ -91,6 +91,8 @@ class _Partitioner(Growth):
     def _product(self, eq: Equation) -> None:
         """A contraction; operands that its loops can't step over are copied."""
         if not self._loops_fit(eq):
+            eq = self._with_steps(eq)
+        if not self._loops_fit(eq):
             self.flow.row_major.add(eq.outputs[0])
             if not self._loops_fit(eq):
                 eq = self._with_copied_operands(eq)
@@ -102,6 +104,14 @@ class _Partitioner(Growth):
         if found is not None:
             self.built[eq] = found
         return found is not None
+
+    def _with_steps(self, eq: Equation) -> Equation:
+        """The equation with those operands copied whose axes have no steps: however its
+        result lies, no loops fit them."""
+        for a in dict.fromkeys(eq.inputs):
+            if isinstance(a, Var) and axis_strides(a, self.flow) is None:
+                eq = self.substitute(eq, a, self.copied(a))
+        return eq
 
     def _with_copied_operands(self, eq: Equation) -> Equation:
         """The equation with views among its operands copied, as few as will do."""

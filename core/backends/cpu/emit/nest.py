@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from treadle.backends.cpu.emit.access import Arguments, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
+from treadle.backends.cpu.emit.apart import goes_apart, rounds
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
@@ -94,7 +95,12 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
 def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     start = positions_at(b, arguments, ["%b0", "%b1"])
-    with b.loop("%r0", "%r1") as r:
+    columns = b.op("sub i64 %c1, %c0")
+    apart = goes_apart(b, nest, arguments, columns, lanes)
+    with (
+        rounds(b, "%r0", "%r1", apart) as (first, step),
+        b.loop(first, "%r1", step) as r,
+    ):
         sweeps.row(stepped(b, arguments, start, 2, r), "%c0", "%c1")
 
 
@@ -143,6 +149,10 @@ def _row_task(
             else:
                 squares.run(segment, low, high)
         return
+    apart = None
+    if nest.outer == 1:  # of more dimensions, the last is often short
+        length = b.op(f"sub i64 {high}, {low}")
+        apart = goes_apart(b, nest, arguments, length, lanes)
     if together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
@@ -150,10 +160,10 @@ def _row_task(
             for several in together:
                 left = several.run(start, left, segment.last)
             rest = segment._replace(first=left)
-            with rows_between(b, arguments, rest, dim) as (positions, _):
+            with rows_between(b, arguments, rest, dim, apart) as (positions, _):
                 sweeps.row(positions, low, high)
         return
-    with rows_of(b, arguments, arguments.outer, first, last) as (positions, _):
+    with rows_of(b, arguments, arguments.outer, first, last, apart) as (positions, _):
         sweeps.row(positions, low, high)
 
 

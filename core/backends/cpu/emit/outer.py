@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Access, Arguments, Word, read
+from treadle.backends.cpu.emit.apart import rounds
 from treadle.backends.cpu.emit.builder import Builder
 
 
@@ -54,11 +55,17 @@ class Segment(NamedTuple):
 
 @contextmanager
 def rows_of(
-    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
+    b: Builder,
+    arguments: Arguments,
+    sizes: list[str],
+    first: str,
+    last: str,
+    apart: str | None = None,
 ) -> Iterator[tuple[list[Word | str], str]]:
     """Runs the body for collapsed indices first..last of dimensions `sizes`.
 
-    Gives the positions of the operands and the innermost index.
+    Gives the positions of the operands and the innermost index. apart: whether
+    neighbours don't follow each other (`apart.py`).
     """
     if not sizes:
         once = (first, last) == ("0", "1")
@@ -68,35 +75,42 @@ def rows_of(
     dim = len(sizes) - 1
     with (
         segments(b, arguments, sizes, first, last) as segment,
-        rows_between(b, arguments, segment, dim) as (positions, index),
+        rows_between(b, arguments, segment, dim, apart) as (positions, index),
     ):
         yield positions, index
 
 
 @contextmanager
 def rows_between(
-    b: Builder, arguments: Arguments, segment: Segment, dim: int
+    b: Builder,
+    arguments: Arguments,
+    segment: Segment,
+    dim: int,
+    apart: str | None = None,
 ) -> Iterator[tuple[list[Word | str], str]]:
     """Runs the body for the rows of a segment, whose index is that of dimension `dim`.
     Positions are added to from row to row: short rows would wait for products."""
     accesses = arguments.accesses
-    if any(isinstance(access.base, Word) for access in accesses):
-        with b.loop(segment.first, segment.last) as index:
-            yield stepped(b, arguments, segment.start, dim, index), index
-        return
-    positions = stepped(b, arguments, segment.start, dim, segment.first)
     moving = [k for k, access in enumerate(accesses) if _moves(access, dim)]
     kinds = ["i64" if a.operand.kind == "index" else "ptr" for a in accesses]
-    begin = [(kinds[k], read(b, positions[k])) for k in moving]
-    with b.carrying(segment.first, segment.last, "1", begin) as turn:
-        for k, name in zip(moving, turn.values, strict=True):
-            positions[k] = name
-        yield positions, turn.index
-        turn.next = [
-            b.op(f"freeze {kinds[k]} {accesses[k].moved(b, name, step)}")
-            for k, name in zip(moving, turn.values, strict=True)
-            for step in [read(b, accesses[k].outer[dim])]
-        ]
+    with rounds(b, segment.first, segment.last, apart) as (first, step):
+        if any(isinstance(access.base, Word) for access in accesses):
+            with b.loop(first, segment.last, step) as index:
+                yield stepped(b, arguments, segment.start, dim, index), index
+            return
+        positions = stepped(b, arguments, segment.start, dim, first)
+        begin = [(kinds[k], read(b, positions[k])) for k in moving]
+        steps = [read(b, accesses[k].outer[dim]) for k in moving]
+        if step != "1":
+            steps = [b.op(f"mul i64 {each}, {step}") for each in steps]
+        with b.carrying(first, segment.last, step, begin) as turn:
+            for k, name in zip(moving, turn.values, strict=True):
+                positions[k] = name
+            yield positions, turn.index
+            turn.next = [
+                b.op(f"freeze {kinds[k]} {accesses[k].moved(b, name, each)}")
+                for k, name, each in zip(moving, turn.values, steps, strict=True)
+            ]
 
 
 @contextmanager

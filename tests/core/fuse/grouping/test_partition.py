@@ -72,6 +72,24 @@ def test_nodes(name: str) -> None:
     assert names(parted(function, X, W)) == wanted
 
 
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_product_with_a_copied_operand_lies_as_its_reader_sees_it(
+    batch: tuple[int, ...],
+) -> None:
+    def f(x: Any, w: Any) -> Any:
+        rows = tnp.reshape(x[..., :2], (*batch, 60, 2))  # axes without one step
+        z = w @ tnp.swapaxes(rows, -1, -2)
+        return tnp.maximum(tnp.swapaxes(z, -1, -2) + 1.0, 0)
+
+    x, w = array(*batch, 20, 3, 3), array(*batch, 16, 2)
+    part = parted(f, x, w)
+    (node,) = [n for n in part.nodes if isinstance(n, Cluster) and n.product]
+    assert node.product is not None
+    contraction = node.product.contraction
+    assert (contraction.m, contraction.n) == (60, 16)
+    agrees(f, normal(*x.shape), normal(*w.shape))
+
+
 def test_a_product_has_one_epilogue() -> None:
     part = parted(lambda x, w: (lambda y: (y + 1.0, tnp.sum(y, 1)))(x @ w), X, W)
     assert sorted(products(part)) in ([False, True], [False])
