@@ -51,11 +51,12 @@ def _extents(launch: Launch) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         if b.atom is not None
     ]
     widths = tuple([width for _, width in operands])
-    return _work(launch.nest), widths, (points(launch), *[n for n, _ in operands])
+    sizes = points(launch), *[n for n, _ in operands]
+    return instructions(launch.nest), widths, sizes
 
 
 @lru_cache(maxsize=4096)
-def _work(nest: Nest) -> int:
+def instructions(nest: Nest) -> int:
     """The instructions at each point."""
     return sum([max(1, cost(i)) for i in nest.body])
 

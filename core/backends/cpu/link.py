@@ -191,7 +191,7 @@ class Linked(LoopCommands):
             kernel = Function(ordering.source(step.itemsize).key)
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = Function(routines.source(step.call.script).key)
+            kernel = Function(routines.source(step.call.script, step.call.times).key)
             words = routines.words(step, self.at, self._own(step))
             self.builder.call(kernel, words, step.tasks)
         elif isinstance(step, HostStep):

@@ -26,6 +26,7 @@ from treadle.backends.cpu.gemm.schedule import needs_few
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.backends.cpu.worth import gains_much
 from treadle.dims import is_dim, one
 from treadle.fuse.lowering.launches import (
     Calls,
@@ -82,14 +83,21 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
+    return nest_source(launch.nest, _entry(launch))
+
+
+def _entry(launch: Launch) -> str:
+    """The entry of `emit` that suits a launch, and is worth its compilation."""
     entry = knowing(launch, entry_for(launch))
     if entry == "task" and should_go_by_points(launch):
         entry = "points"
     elif entry == "task" and (squares := squares_entry(launch)):
-        entry = squares
-    elif entry == "task" and (may_have_short_rows(launch) or may_run_across(launch)):
+        return squares
+    elif entry == "task" and may_run_across(launch):
+        return "few"
+    elif entry == "task" and may_have_short_rows(launch):
         entry = "few"
-    return nest_source(launch.nest, entry)
+    return entry if entry == "task" or gains_much(launch, entry) else "task"
 
 
 def product_source(product: ProductKernel) -> native.Source:
@@ -226,7 +234,8 @@ def foreseen(
                 a, b = operands
                 yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
-            yield routines.source(how.script(operands, results, eq.params))
+            script = how.script(operands, results, eq.params)
+            yield routines.source(script, script.times(operands))
 
 
 def _sources_of_one(kernel: Kernel) -> list[native.Source]:
@@ -240,7 +249,9 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
         return found
     if isinstance(kernel, Sort):
         return [ordering.source(kernel.keys.type.dtype.itemsize)]
-    return [routines.source(kernel.script)] if isinstance(kernel, Calls) else []
+    if isinstance(kernel, Calls):
+        return [routines.source(kernel.script, kernel.times)]
+    return []
 
 
 def lowered(kernels: Kernels) -> list[native.Source]:

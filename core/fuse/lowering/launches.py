@@ -32,13 +32,18 @@ class Binding(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use."""
+    """A nest with the sizes and operands of one use.
+
+    whole: the part of the program's work, in instructions on an element, that its rows
+    are of all rows of equal nests; 0 if that is not known (see `plan/weight.py`).
+    """
 
     nest: Nest
     outer: tuple[int, ...]
     mid: tuple[int, ...]
     inner: int
     bindings: tuple[Binding, ...]
+    whole: int = 0
 
 
 def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
