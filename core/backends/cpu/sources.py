@@ -22,7 +22,7 @@ from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
 from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.gemm.schedule import needs_few
+from treadle.backends.cpu.gemm.schedule import few_kind, is_open, may_be_few
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
@@ -105,7 +105,7 @@ def product_source(product: ProductKernel) -> native.Source:
     what = product.contraction
     if isinstance(what, Contraction) and what.half is not None:
         few = bfloat_schedule.needs_few(what, bfloat.unit(what.half).speed)
-        return bfloat.source(Dtypes(*what.dtypes), _part_of(few))
+        return bfloat.source(Dtypes(*what.dtypes), _half_part(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
@@ -118,10 +118,15 @@ def product_source(product: ProductKernel) -> native.Source:
 
 def _part(product: Contraction) -> gemm.Part:
     """The module that has the kernel of a product, whatever its open sizes are."""
-    return _part_of(needs_few(product, gemm.tile(product.dtype)))
+    tile = gemm.tile(product.dtype)
+    if is_open(product):
+        return gemm.Part.ALL if may_be_few(product, tile) else gemm.Part.PLAIN
+    kind = few_kind(product, tile)
+    return gemm.FEW_PARTS[kind] if kind else gemm.Part.PLAIN
 
 
-def _part_of(few: bool | None) -> gemm.Part:
+def _half_part(few: bool | None) -> gemm.Part:
+    """The same of half floats."""
     if few is None:
         return gemm.Part.ALL
     return gemm.Part.FEW if few else gemm.Part.PLAIN

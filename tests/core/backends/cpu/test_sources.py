@@ -91,7 +91,6 @@ def product(x: td.Array, w: td.Array) -> td.Array:
     [
         (32, 64, 4096, gemm.Part.PLAIN),
         (8, 64, 64, gemm.Part.PLAIN),
-        (2, 64, 4096, gemm.Part.FEW),
         ("n", 64, 4096, gemm.Part.ALL),
         (40, "n", 4096, gemm.Part.PLAIN),
         (2, "n", 4096, gemm.Part.ALL),
@@ -109,7 +108,9 @@ def test_the_matrix_kernel_of_few_rows_is_begun_when_it_is_known_how_w_lies() ->
     found = matrix_kernels(product, (2, 64), (64, 96))
     assert found == (set(), {"contract"})
     found = matrix_kernels(lambda x, w: x @ w.T, (2, 64), (96, 64))
-    assert found == (set(), {"contract_few"})
+    assert found == (set(), {"contract_turned"})
+    found = matrix_kernels(product, (2, 64), (64, 4096))
+    assert found == (set(), {"contract_streamed"})
 
 
 def test_a_larger_module_serves_for_a_smaller_one() -> None:
@@ -120,9 +121,10 @@ def test_a_larger_module_serves_for_a_smaller_one() -> None:
 
 
 def test_the_module_of_any_rows_calls_those_of_many_and_of_few() -> None:
-    plain, few, whole = (gemm.source(np.dtype("float32"), part) for part in gemm.Part)
-    assert whole.needs == (plain, few)
-    assert len(set(native.load([whole, few, plain]).values())) == 3
+    parts = gemm.Part.PLAIN, *gemm.FEW_PARTS.values(), gemm.Part.ALL
+    *others, whole = (gemm.source(np.dtype("float32"), part) for part in parts)
+    assert whole.needs == tuple(others)
+    assert len(set(native.load([whole, *others]).values())) == 4
 
 
 @pytest.mark.parametrize(
