@@ -38,7 +38,7 @@ _TURNS = 32
 _FEW = 64
 """Rows of more elements take long enough by themselves."""
 _LONG = 90_000_000
-"""What is much of a program of 3 ms is worth as much in a longer one."""
+"""What is much of a program of 3 ms is as much in a longer one."""
 
 
 def weighed(kernels: Kernels) -> Kernels:

@@ -188,7 +188,8 @@ class Linked(LoopCommands):
             else:
                 self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
-            kernel = Function(ordering.source(step.itemsize).key)
+            source = ordering.source(step.itemsize, step.length, step.count)
+            kernel = Function(source.key)
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = Function(routines.source(step.call.script, step.call.times).key)

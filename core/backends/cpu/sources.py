@@ -253,7 +253,8 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
             found.append(nest_source(kernel.epilogue.nest, "tile"))
         return found
     if isinstance(kernel, Sort):
-        return [ordering.source(kernel.keys.type.dtype.itemsize)]
+        itemsize = kernel.keys.type.dtype.itemsize
+        return [ordering.source(itemsize, kernel.length, kernel.places)]
     if isinstance(kernel, Calls):
         return [routines.source(kernel.script, kernel.times)]
     return []
@@ -317,7 +318,7 @@ def sources_of(
         elif isinstance(step, ProductStep):
             found = _sources_of_one(step.product)
         elif isinstance(step, OrderStep):
-            found = [ordering.source(step.itemsize)]
+            found = [ordering.source(step.itemsize, step.length, step.count)]
         elif isinstance(step, CallsStep):
             found = _sources_of_one(step.call)
         seen.update((s.key, s) for s in found)

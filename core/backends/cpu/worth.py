@@ -14,7 +14,7 @@ from treadle.backends.cpu.emit.short import has_short_rows, reads_back
 from treadle.dims import hint
 from treadle.fuse.lowering.launches import Launch
 
-_PART = 150
+_PART = 250
 """The part of a program's time that must be gained, as a divisor."""
 
 _A_ROW = 90

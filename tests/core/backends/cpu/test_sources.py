@@ -213,3 +213,45 @@ def test_larger_modules_of_convolutions_serve_for_smaller_ones() -> None:
     assert found[forward.key] == found[gradients.key]
     found = native.load([forward, gradients, whole])
     assert len(set(found.values())) == 1
+
+
+def called(function: Callable, *shapes: tuple[int | str, ...]) -> set[str]:
+    """The symbols of the kernels that a program calls. Sizes with a name are open."""
+    scope = Scope()
+    opened = {n: scope.symbol(n, 40) for s in shapes for n in s if isinstance(n, str)}
+    types = [
+        ArrayType(tuple(opened.get(n, n) for n in shape), np.dtype("float32"))
+        for shape in shapes
+    ]
+    graph = stage(lambda *args: [function(*args)], types)[0]
+    with scope.compiling():
+        steps = compiler.stages(graph, TARGETS["cpu"]).plan.steps
+        return {source.symbol for source in sources.sources_of(steps)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "symbol"),
+    [
+        ((3, 128), "order_i32_short"),
+        ((3, 129), "order_i32_long"),
+        ((3, "n"), "order_i32"),
+    ],
+)
+def test_rows_of_known_lengths_have_a_smaller_kernel_of_orders(
+    shape: tuple[int | str, ...], symbol: str
+) -> None:
+    assert symbol in called(tnp.argsort, shape)
+
+
+def test_a_few_places_of_long_rows_may_need_all_of_it() -> None:
+    assert "order_i32" in called(lambda x: td.lax.top_k(x, 3)[1], (3, 200))
+    assert "order_i32_short" in called(lambda x: td.lax.top_k(x, 3)[1], (3, 20))
+
+
+@pytest.mark.parametrize("length", [5, 128, 129, 1000])
+def test_all_kernels_of_orders_give_the_same(length: int) -> None:
+    x = np.random.default_rng(length).integers(0, 50, (4, length)).astype(np.float32)
+    expected = np.argsort(x, axis=-1, kind="stable")
+    opened = td.jit(tnp.argsort, dynamic={"x": (None, "length")})
+    for f in (td.jit(tnp.argsort), opened):
+        np.testing.assert_array_equal(np.asarray(f(tnp.asarray(x))), expected)
