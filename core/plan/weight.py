@@ -43,7 +43,8 @@ _LONG = 90_000_000
 
 def weighed(kernels: Kernels) -> Kernels:
     """The kernels, where nests with rows of few elements know what the whole program
-    has to do (see `Launch.whole`). Estimated, of the sizes that were traced."""
+    has to do: of that, in instructions on an element, the part that their rows are of
+    all rows of equal nests. Estimated, of the sizes that were traced."""
     rows: dict[Nest, float] = {}
     _count(kernels, 1, rows)
     if not rows:

@@ -32,11 +32,8 @@ class Binding(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use.
-
-    whole: the part of the program's work, in instructions on an element, that its rows
-    are of all rows of equal nests; 0 if that is not known (see `plan/weight.py`).
-    """
+    """A nest with the sizes and operands of one use, and `whole`: its part of its
+    program's work (`plan/weight.py`), 0 if that is not known."""
 
     nest: Nest
     outer: tuple[int, ...]
