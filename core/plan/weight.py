@@ -4,6 +4,7 @@ that makes a kernel faster, which is worth its compilation only if that matters.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from treadle.dims import hint
@@ -98,8 +99,18 @@ def _with(kernels: Kernels, whole: float, rows: dict[Nest, float]) -> Kernels:
             return kernel._replace(branches=tuple(branches))
         return kernel
 
-    entries = [e._replace(kernel=done(e.kernel)) for e in kernels.entries]
+    entries = []
+    for entry in kernels.entries:
+        kernel = done(entry.kernel)
+        same = kernel is entry.kernel
+        entries.append(entry if same else entry._replace(kernel=kernel))
     return kernels._replace(entries=tuple(entries))
+
+
+@lru_cache(maxsize=4096)
+def instructions(nest: Nest) -> int:
+    """The instructions of a nest at each point."""
+    return sum([max(1, cost(i)) for i in nest.body])
 
 
 def _work_of(kernels: Kernels) -> float:
@@ -109,8 +120,7 @@ def _work_of(kernels: Kernels) -> float:
 
 def _work(kernel: Kernel) -> float:
     if isinstance(kernel, Launch):
-        instructions = sum([max(1, cost(i)) for i in kernel.nest.body])
-        return hint(points(kernel)) * instructions
+        return hint(points(kernel)) * instructions(kernel.nest)
     if isinstance(kernel, ProductKernel):
         own = hint(kernel.contraction.flops) * _PER_FLOP
         return own + (_work(kernel.epilogue) if kernel.epilogue else 0)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from treadle.backends.cpu.cost import instructions
 from treadle.backends.cpu.emit.known import entry_and_columns
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
 from treadle.dims import hint
 from treadle.fuse.lowering.launches import Launch
+from treadle.plan.weight import instructions
 
 _PART = 250
 """The part of a program's time that must be gained, as a divisor."""
