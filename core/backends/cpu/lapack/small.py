@@ -86,13 +86,13 @@ def ways(script: Script, matrices: int) -> Ways:
         return Ways(True)
     if any(map(is_dim, small.sizes)):
         return ALL
-    given = small.what, slab(small.dtype).parts, *small.sizes
-    size = _is_small(*given)
+    what, parts, sizes = small.what, slab(small.dtype).parts, small.sizes
+    size = _is_small(what, parts, *sizes)
     if size == Size.WIDE:  # which takes functions of those for many
         return Ways(False, many=True, wide=True)
     if not size:
         return Ways(True)
-    one_by_one = not is_dim(matrices) and matrices <= _few(*given)
+    one_by_one = not is_dim(matrices) and matrices <= _few(what, parts, *sizes)
     return Ways(False, not one_by_one, True)
 
 
