@@ -23,6 +23,7 @@ from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
+from treadle.plan.weight import weighed
 from treadle.run.collector import no_collection
 from treadle.run.device import default
 from treadle.run.execute import Executable
@@ -80,7 +81,7 @@ def _optimised(
     sparing: bool = False,
 ) -> Stages:
     groups = group(graph, target.lowering)
-    kernels = lower(groups)
+    kernels = weighed(lower(groups))
     ready(kernels)
     scheduled = schedule(kernels, target)
     plan = place(scheduled, graph, donated, sparing)

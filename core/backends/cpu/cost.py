@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from treadle.dims import hint
 from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import cost
-from treadle.kernels.nest import Nest
 from treadle.late import number
 from treadle.plan.cost import points
+from treadle.plan.weight import instructions
 
 _NS_PER_INSTRUCTION = 0.035
 """Per element: an instruction on a vector of 16 takes about half a nanosecond."""
@@ -51,13 +49,8 @@ def _extents(launch: Launch) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         if b.atom is not None
     ]
     widths = tuple([width for _, width in operands])
-    return _work(launch.nest), widths, (points(launch), *[n for n, _ in operands])
-
-
-@lru_cache(maxsize=4096)
-def _work(nest: Nest) -> int:
-    """The instructions at each point."""
-    return sum([max(1, cost(i)) for i in nest.body])
+    sizes = points(launch), *[n for n, _ in operands]
+    return instructions(launch.nest), widths, sizes
 
 
 def _serial_tasks(

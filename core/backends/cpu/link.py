@@ -61,11 +61,8 @@ class Bound:
         linked: Linked,
         given: tuple[Sequence[int], Mapping[int, np.ndarray]],
     ) -> None:
-        self.program, self.constants, self.failures = (
-            program,
-            constants,
-            linked.failures,
-        )
+        self.program, self.constants = program, constants
+        self.failures = linked.failures
         self.plan, self.spans = linked.plan, linked.spans
         self._linked, self._given = linked, given
 
@@ -188,10 +185,10 @@ class Linked(LoopCommands):
             else:
                 self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
-            kernel = Function(ordering.source(step.itemsize).key)
-            self.builder.call(kernel, self._order_words(step), step.tasks)
+            source = ordering.source(step.itemsize, step.length, step.count)
+            self.builder.call(Function(source.key), self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = Function(routines.source(step.call.script).key)
+            kernel = Function(routines.source(step.call.script, step.call.times).key)
             words = routines.words(step, self.at, self._own(step))
             self.builder.call(kernel, words, step.tasks)
         elif isinstance(step, HostStep):

@@ -26,8 +26,8 @@ from treadle.plan.target import Work
 from treadle.trace.routine import Attention, Script, Transform
 
 
-def source(script: Script | Transform | Attention) -> native.Source:
-    """The kernel that makes the calls of a script."""
+def source(script: Script | Transform | Attention, times: int) -> native.Source:
+    """The kernel that makes the calls of a script so many times."""
     if isinstance(script, Transform):
         itemsize = script.dtype.itemsize
         if is_dim(script.n):
@@ -36,7 +36,7 @@ def source(script: Script | Transform | Attention) -> native.Source:
         return fourier.source() if own is None else stockham.source(itemsize)
     if isinstance(script, Attention):
         return attention.source(script)
-    return foreign.source() if script.function else lapack.source(script)
+    return foreign.source() if script.function else lapack.source(script, times)
 
 
 def work(calls: Calls, count: int) -> Work:

@@ -22,10 +22,11 @@ from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
 from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.gemm.schedule import needs_few
+from treadle.backends.cpu.gemm.schedule import few_kind, is_open, may_be_few
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.backends.cpu.worth import gains_much
 from treadle.dims import is_dim, one
 from treadle.fuse.lowering.launches import (
     Calls,
@@ -82,14 +83,21 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
+    return nest_source(launch.nest, _entry(launch))
+
+
+def _entry(launch: Launch) -> str:
+    """The entry of `emit` that suits a launch, and is worth its compilation."""
     entry = knowing(launch, entry_for(launch))
     if entry == "task" and should_go_by_points(launch):
         entry = "points"
     elif entry == "task" and (squares := squares_entry(launch)):
-        entry = squares
-    elif entry == "task" and (may_have_short_rows(launch) or may_run_across(launch)):
+        return squares
+    elif entry == "task" and may_run_across(launch):
+        return "few"
+    elif entry == "task" and may_have_short_rows(launch):
         entry = "few"
-    return nest_source(launch.nest, entry)
+    return entry if entry == "task" or gains_much(launch, entry) else "task"
 
 
 def product_source(product: ProductKernel) -> native.Source:
@@ -97,7 +105,7 @@ def product_source(product: ProductKernel) -> native.Source:
     what = product.contraction
     if isinstance(what, Contraction) and what.half is not None:
         few = bfloat_schedule.needs_few(what, bfloat.unit(what.half).speed)
-        return bfloat.source(Dtypes(*what.dtypes), _part_of(few))
+        return bfloat.source(Dtypes(*what.dtypes), _half_part(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
@@ -110,10 +118,15 @@ def product_source(product: ProductKernel) -> native.Source:
 
 def _part(product: Contraction) -> gemm.Part:
     """The module that has the kernel of a product, whatever its open sizes are."""
-    return _part_of(needs_few(product, gemm.tile(product.dtype)))
+    tile = gemm.tile(product.dtype)
+    if is_open(product):
+        return gemm.Part.ALL if may_be_few(product, tile) else gemm.Part.PLAIN
+    kind = few_kind(product, tile)
+    return gemm.FEW_PARTS[kind] if kind else gemm.Part.PLAIN
 
 
-def _part_of(few: bool | None) -> gemm.Part:
+def _half_part(few: bool | None) -> gemm.Part:
+    """The same of half floats."""
     if few is None:
         return gemm.Part.ALL
     return gemm.Part.FEW if few else gemm.Part.PLAIN
@@ -226,7 +239,8 @@ def foreseen(
                 a, b = operands
                 yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
-            yield routines.source(how.script(operands, results, eq.params))
+            script = how.script(operands, results, eq.params)
+            yield routines.source(script, script.times(operands))
 
 
 def _sources_of_one(kernel: Kernel) -> list[native.Source]:
@@ -239,8 +253,11 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
             found.append(nest_source(kernel.epilogue.nest, "tile"))
         return found
     if isinstance(kernel, Sort):
-        return [ordering.source(kernel.keys.type.dtype.itemsize)]
-    return [routines.source(kernel.script)] if isinstance(kernel, Calls) else []
+        itemsize = kernel.keys.type.dtype.itemsize
+        return [ordering.source(itemsize, kernel.length, kernel.places)]
+    if isinstance(kernel, Calls):
+        return [routines.source(kernel.script, kernel.times)]
+    return []
 
 
 def lowered(kernels: Kernels) -> list[native.Source]:
@@ -301,7 +318,7 @@ def sources_of(
         elif isinstance(step, ProductStep):
             found = _sources_of_one(step.product)
         elif isinstance(step, OrderStep):
-            found = [ordering.source(step.itemsize)]
+            found = [ordering.source(step.itemsize, step.length, step.count)]
         elif isinstance(step, CallsStep):
             found = _sources_of_one(step.call)
         seen.update((s.key, s) for s in found)

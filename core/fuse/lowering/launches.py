@@ -32,13 +32,15 @@ class Binding(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use."""
+    """A nest with the sizes and operands of one use, and `whole`: its part of its
+    program's work (`plan/weight.py`), 0 if that is not known."""
 
     nest: Nest
     outer: tuple[int, ...]
     mid: tuple[int, ...]
     inner: int
     bindings: tuple[Binding, ...]
+    whole: int = 0
 
 
 def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:

@@ -66,7 +66,7 @@ def test_a_new_batch_size_compiles_nothing(name: str, monkeypatch) -> None:
     if native.cpu_count() > 1:
         monkeypatch.setattr(native, "_compile_all", refuse)
     step(parameters, *batch(24), 0.1)
-    more = {"contract_few/float", "contract_all/float"}
+    more = {f"contract_{name}/float" for name in ("turned", "streamed", "all")}
     assert set(native._functions) - before <= more
     before = set(native._functions)
     for size in (56, 3):

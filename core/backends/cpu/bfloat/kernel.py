@@ -21,6 +21,7 @@ nothing there, so no bit depends on how k is cut; nor on anything else that is c
 from __future__ import annotations
 
 import functools
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -41,8 +42,19 @@ from treadle.backends.cpu.bfloat.unit import (
 )
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
-from treadle.backends.cpu.gemm.kernel import Part, emit_either, machine_for
+from treadle.backends.cpu.gemm.arguments import (
+    FEW_KINDS,
+    Kind,
+    ProductWord,
+    TileWord,
+    Word,
+)
+from treadle.backends.cpu.gemm.kernel import (
+    PLAIN_KINDS,
+    Part,
+    emit_either,
+    machine_for,
+)
 from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
@@ -95,7 +107,9 @@ def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
     key = f"{part.value}/{found.name}/{' '.join(names)}"
     if part is Part.ALL:
         others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)
-        return Source(key, part.value, emit_either, needs=others)
+        parts = dict.fromkeys(PLAIN_KINDS, Part.PLAIN)
+        parts |= dict.fromkeys(FEW_KINDS, Part.FEW)
+        return Source(key, part.value, partial(emit_either, parts), needs=others)
     needs = () if part is Part.FEW else (packing(dtypes, found),)
     return Source(
         key,

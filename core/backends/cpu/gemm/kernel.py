@@ -29,8 +29,10 @@ panel by panel it would be written in strips, each of which touches every page o
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -42,7 +44,6 @@ from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
-    FEW_KINDS,
     IN_PLACE,
     Kind,
     ProductWord,
@@ -119,8 +120,10 @@ class Part(Enum):
     """Which kinds of matrix products a module has: the less, the sooner compiled."""
 
     PLAIN = "contract"
-    FEW = "contract_few"  # those that read B once: `FEW_KINDS`
-    ALL = "contract_all"  # what a product of open sizes may need: calls the other two
+    FEW = "contract_few"  # those of half floats that read B once: `FEW_KINDS`
+    TURNED = "contract_turned"  # of others, `Kind.TURNED`
+    STREAMED = "contract_streamed"  # and `Kind.STREAMED`
+    ALL = "contract_all"  # what a product of open sizes may need: calls the others
 
 
 class Images(Enum):
@@ -131,6 +134,10 @@ class Images(Enum):
     GRADIENTS = "convolve_gradients"  # by the filter, besides
     ALL = "convolve_all"  # and what is a product of lines
 
+
+PLAIN_KINDS = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
+FEW_PARTS = {Kind.TURNED: Part.TURNED, Kind.STREAMED: Part.STREAMED}
+"""The modules of `FEW_KINDS`."""
 
 _LARGER: dict[Part | Images, tuple[Images, ...]] = {
     Images.FORWARD: (Images.ALL, Images.GRADIENTS),
@@ -150,8 +157,9 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
     scalar = _SCALARS[dtype]
     key = f"{part.value}/{scalar}"
     if part is Part.ALL:
-        others = source(dtype, Part.PLAIN), source(dtype, Part.FEW)
-        return Source(key, part.value, emit_either, needs=others)
+        parts = dict.fromkeys(PLAIN_KINDS, Part.PLAIN) | FEW_PARTS
+        others = tuple([source(dtype, p) for p in dict.fromkeys(parts.values())])
+        return Source(key, part.value, partial(emit_either, parts), needs=others)
 
     def machine() -> Machine:
         return replace(machine_for(dtype, host()), apart=True)
@@ -161,19 +169,16 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
         return emit_module(machine(), part)
 
     larger = tuple([f"{p.value}/{scalar}" for p in _LARGER.get(part, ())])
-    needs = () if part is Part.FEW else needed(machine)
+    needs = () if part in FEW_PARTS.values() else needed(machine)
     return Source(key, part.value, emit, within=larger, needs=needs)
 
 
-def emit_either() -> str:
-    """IR of what calls the modules of many and of few rows."""
+def emit_either(parts: Mapping[Kind, Part]) -> str:
+    """IR of what calls the modules of several kinds."""
     b = Builder()
-    for part in (Part.PLAIN, Part.FEW):
-        b.lines.append(f"declare void @{part.value}(ptr, i64, i64)")
-    kinds = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
-    plain = dict.fromkeys(kinds, Part.PLAIN.value)
-    few = dict.fromkeys(FEW_KINDS, Part.FEW.value)
-    emit_dispatch(b, Part.ALL.value, plain | few)
+    for name in dict.fromkeys([part.value for part in parts.values()]):
+        b.lines.append(f"declare void @{name}(ptr, i64, i64)")
+    emit_dispatch(b, Part.ALL.value, {k: part.value for k, part in parts.items()})
     return b.text()
 
 
@@ -181,14 +186,16 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
     """IR of what one dtype needs, in one module."""
     b = Builder()
     kinds: dict[Kind, str] = {}
-    if part is not Part.FEW:
+    if part not in FEW_PARTS.values():
         _emit_tiles(b, machine)
     if part in (Part.PLAIN, Part.ALL, Images.ALL):
         kinds |= _emit_plain(b, machine)
-    if part in (Part.FEW, Part.ALL):
+    if part in (Part.TURNED, Part.ALL):
         emit_turned_rows(b, machine)
+        kinds[Kind.TURNED] = "turned"
+    if part in (Part.STREAMED, Part.ALL):
         emit_streamed(b, machine)
-        kinds |= {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}  # `FEW_KINDS`
+        kinds[Kind.STREAMED] = "streamed"
     if isinstance(part, Images):
         kinds |= _emit_convolutions(b, machine, part is not Images.FORWARD)
     emit_dispatch(b, part.value, kinds)

@@ -136,17 +136,27 @@ _CHOSEN = (
 """The words that `_blocks` gives."""
 
 
-def needs_few(product: Contraction, tile: Tile) -> bool | None:
-    """Whether it is one of `FEW_KINDS`; None if that depends on open sizes."""
+def few_kind(product: Contraction, tile: Tile) -> Kind | None:
+    """Which of `FEW_KINDS` it is, if any; all of its sizes are known."""
+    kind = Kind(schedule(product, tile, 1).words[Word.KIND])
+    return kind if kind in FEW_KINDS else None
+
+
+def may_be_few(product: Contraction, tile: Tile) -> bool:
+    """Whether it may be one of `FEW_KINDS` for some of its sizes, which are open."""
     m, n, k = product.m, product.n, product.k
-    steps = [getattr(s, f.name) for s in (product.a, product.b) for f in fields(s)]
-    if not any(map(is_dim, (product.b0, product.b1, m, n, k, *steps))):
-        return schedule(product, tile, 1).words[Word.KIND] in FEW_KINDS
     most = max(TURNED_ROWS, streamed_rows(tile, 2 * SET_BYTES))
     least = min(_TURNED_K, 2 * WAYS)
     limits = (m, 1, most), (n, tile.lanes, n), (k, least, k)
     may = [is_dim(size) or low <= size <= high for size, low, high in limits]
-    return None if all(may) and not (product.fused_a or product.fused_b) else False
+    return all(may) and not (product.fused_a or product.fused_b)
+
+
+def is_open(product: Contraction) -> bool:
+    """Whether not all of its sizes and steps are known."""
+    steps = [getattr(s, f.name) for s in (product.a, product.b) for f in fields(s)]
+    sizes = product.b0, product.b1, product.m, product.n, product.k
+    return any(map(is_dim, (*sizes, *steps)))
 
 
 def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:

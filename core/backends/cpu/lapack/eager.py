@@ -37,7 +37,7 @@ def call(
     places = [a.ctypes.data for a in (*arrays, *outs)]
     behind = words(script, (*types, *out_types), places, lambda i: start + i, found)
     args = np.array([1, *behind], np.int64)
-    _kernel(kernel.source(script))(args.ctypes.data, 0, 0)
+    _kernel(kernel.source(script, script.times(types)))(args.ctypes.data, 0, 0)
     return outs
 
 

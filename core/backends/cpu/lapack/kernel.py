@@ -12,7 +12,7 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
 from treadle.backends.cpu.lapack import exponent, together, turning
 from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
-from treadle.backends.cpu.lapack.small import SmallWord
+from treadle.backends.cpu.lapack.small import ALL, SmallWord, Ways, ways
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.run.shared import SHARED
 from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
@@ -20,65 +20,83 @@ from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
 _SYMBOL = "lapack_calls"
 
 
-def source(script: Script) -> Source:
-    """The one kernel for all routines, with what it has for small matrices."""
-    small = script.small
-    return _source(small and small._replace(sizes=()))
+def source(script: Script, matrices: int) -> Source:
+    """The one kernel for all routines, with what so many matrices may need of what it
+    has for small ones."""
+    small, found = script.small, ways(script, matrices)
+    if small is None or found == Ways(True):
+        return _source(None, Ways(True))
+    return _source(small._replace(sizes=()), found)
 
 
 @cache
-def _source(small: Small | None) -> Source:
-    name = f"{_SYMBOL}_{small.what}_{small.dtype.name}" if small else _SYMBOL
-    return Source(name, name, partial(emit, name, small))
+def _source(small: Small | None, ways: Ways) -> Source:
+    if small is None:
+        return Source(_SYMBOL, _SYMBOL, partial(emit, _SYMBOL, None, ways))
+    whole = f"{_SYMBOL}_{small.what}_{small.dtype.name}"
+    if ways == ALL:
+        return Source(whole, whole, partial(emit, whole, small, ways))
+    has = [name for name, given in ways._asdict().items() if given]
+    name = "_".join([whole, *has])
+    return Source(name, name, partial(emit, name, small, ways), within=(whole,))
 
 
-def emit(symbol: str, small: Small | None) -> str:
+def emit(symbol: str, small: Small | None, ways: Ways) -> str:
     """The IR text of its module."""
     b = Builder()
     b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    _emit_step(b)
-    _emit_pin(b)
+    if ways.calls:
+        _emit_step(b)
+        _emit_pin(b)
     if small:
-        together.emit(b, small)
+        together.emit(b, small, ways)
     with b.function(
         f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
     ):
-        args = Args(b)
-        if small:
-            is_small = args(Word.SMALL + SmallWord.IS_SMALL)
-            with b.when(b.op(f"icmp ne i64 {is_small}, 0")):
-                b("call void @together(ptr %args, i64 %task, i64 %slot)")
-                b("ret void")
-                b.label(b.fresh_label())
-        places = b.op(f"alloca [{MOST_BLOCKS} x ptr]")
-        b("call void @pin(ptr %args, i64 1)")
-        blocks, steps = args(Word.BLOCKS), args(Word.STEPS)
-        table = args.at(TABLE)
-        first = _item(b, table, b.op(f"mul i64 {blocks}, 3"))
-        with b.loop(*share(b, "%task", args(Word.MATRICES), args(Word.TASKS))) as i:
-            with b.loop("0", blocks) as block:
-                at = _item(b, table, b.op(f"mul i64 {block}, 3"))
-                base = b.op(f"load ptr, ptr {at}")
-                by_matrix = b.op(f"mul i64 {_word(b, at, '1')}, {i}")
-                by_task = b.op(f"mul i64 {_word(b, at, '2')}, %task")
-                moved = b.op(f"add i64 {by_matrix}, {by_task}")
-                place = b.op(f"getelementptr i8, ptr {base}, i64 {moved}")
-                slot = b.op(f"getelementptr ptr, ptr {places}, i64 {block}")
-                b(f"store ptr {place}, ptr {slot}")
-            status = b.op(f"load ptr, ptr {places}")
-            b(f"store i64 0, ptr {status}")
-            with b.carrying("0", steps, "1", [("ptr", first)]) as turn:
-                step = turn.values[0]
-                failed = b.op(f"icmp ne i64 {b.op(f'load i64, ptr {status}')}, 0")
-                now = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.SOUND}")
-                when = b.op(f"and i64 {_word(b, step, '1')}, {now}")
-                with b.when(b.op(f"icmp ne i64 {when}, 0")):
-                    b(f"call void @step(ptr {step}, ptr {places})")
-                length = b.op(f"mul i64 {_word(b, step, '2')}, 3")
-                turn.next = [_item(b, step, b.op(f"add i64 {length}, 3"))]
-        b("call void @pin(ptr %args, i64 -1)")
+        if not ways.calls:
+            b("call void @together(ptr %args, i64 %task, i64 %slot)")
+        else:
+            _emit_calls(b, small is not None)
         b("ret void")
     return b.text()
+
+
+def _emit_calls(b: Builder, may_be_small: bool) -> None:
+    """The steps of a script for each matrix, unless these are small."""
+    args = Args(b)
+    if may_be_small:
+        is_small = args(Word.SMALL + SmallWord.IS_SMALL)
+        with b.when(b.op(f"icmp ne i64 {is_small}, 0")):
+            b("call void @together(ptr %args, i64 %task, i64 %slot)")
+            b("ret void")
+            b.label(b.fresh_label())
+    places = b.op(f"alloca [{MOST_BLOCKS} x ptr]")
+    b("call void @pin(ptr %args, i64 1)")
+    blocks, steps = args(Word.BLOCKS), args(Word.STEPS)
+    table = args.at(TABLE)
+    first = _item(b, table, b.op(f"mul i64 {blocks}, 3"))
+    with b.loop(*share(b, "%task", args(Word.MATRICES), args(Word.TASKS))) as i:
+        with b.loop("0", blocks) as block:
+            at = _item(b, table, b.op(f"mul i64 {block}, 3"))
+            base = b.op(f"load ptr, ptr {at}")
+            by_matrix = b.op(f"mul i64 {_word(b, at, '1')}, {i}")
+            by_task = b.op(f"mul i64 {_word(b, at, '2')}, %task")
+            moved = b.op(f"add i64 {by_matrix}, {by_task}")
+            place = b.op(f"getelementptr i8, ptr {base}, i64 {moved}")
+            slot = b.op(f"getelementptr ptr, ptr {places}, i64 {block}")
+            b(f"store ptr {place}, ptr {slot}")
+        status = b.op(f"load ptr, ptr {places}")
+        b(f"store i64 0, ptr {status}")
+        with b.carrying("0", steps, "1", [("ptr", first)]) as turn:
+            step = turn.values[0]
+            failed = b.op(f"icmp ne i64 {b.op(f'load i64, ptr {status}')}, 0")
+            now = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.SOUND}")
+            when = b.op(f"and i64 {_word(b, step, '1')}, {now}")
+            with b.when(b.op(f"icmp ne i64 {when}, 0")):
+                b(f"call void @step(ptr {step}, ptr {places})")
+            length = b.op(f"mul i64 {_word(b, step, '2')}, 3")
+            turn.next = [_item(b, step, b.op(f"add i64 {length}, 3"))]
+    b("call void @pin(ptr %args, i64 -1)")
 
 
 def _item(b: Builder, base: str, index: str) -> str:

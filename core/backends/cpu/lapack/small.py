@@ -7,9 +7,10 @@ known: no other matrix makes a difference to a result, nor does an open size.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.backends.cpu.lapack.lanes import slab
+from treadle.dims import is_dim
 from treadle.late import number
 from treadle.trace.routine import Script, lines
 
@@ -39,6 +40,18 @@ class Size(IntEnum):
     WIDE = 2
 
 
+class Ways(NamedTuple):
+    """What a kernel has code for: LAPACK's routines, several small matrices at once,
+    one after the other, and small triangles with many right sides."""
+
+    calls: bool
+    many: bool = False
+    alone: bool = False
+    wide: bool = False
+
+
+ALL = Ways(True, True, True, True)
+
 WORDS = len(SmallWord) - 1 + MOST_SIZES
 AT_ONCE = 8
 """Vectors of right sides that are solved for together."""
@@ -64,6 +77,23 @@ def group(script: Script) -> int:
         return 1
     of = slab(small.dtype)
     return number(_group, (of.count, small.what, of.parts, *small.sizes), low=1)
+
+
+def ways(script: Script, matrices: int) -> Ways:
+    """Those that so many matrices may need, whatever sizes they get."""
+    small = script.small
+    if small is None:
+        return Ways(True)
+    if any(map(is_dim, small.sizes)):
+        return ALL
+    what, parts, sizes = small.what, slab(small.dtype).parts, small.sizes
+    size = _is_small(what, parts, *sizes)
+    if size == Size.WIDE:  # which takes functions of those for many
+        return Ways(False, many=True, wide=True)
+    if not size:
+        return Ways(True)
+    one_by_one = not is_dim(matrices) and matrices <= _few(what, parts, *sizes)
+    return Ways(False, not one_by_one, True)
 
 
 def words(script: Script, place: Any, per_task: int) -> list[Any]:

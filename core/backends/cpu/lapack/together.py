@@ -18,7 +18,7 @@ from treadle.backends.cpu.lapack import (
 )
 from treadle.backends.cpu.lapack.lanes import Slab, emit_less, emit_moves, slab
 from treadle.backends.cpu.lapack.schedule import Word
-from treadle.backends.cpu.lapack.small import Size, SmallWord
+from treadle.backends.cpu.lapack.small import Size, SmallWord, Ways
 from treadle.trace.routine import Small
 
 Emit = Callable[[Builder, Slab, str], None]
@@ -34,20 +34,18 @@ _EMITS: dict[str, Emit] = {
 """What writes the function for matrices in lanes."""
 
 
-def emit(b: Builder, small: Small) -> None:
+def emit(b: Builder, small: Small, ways: Ways) -> None:
     """``together``: what a task does with its matrices."""
     of = slab(small.dtype)
-    emit_moves(b, of)
-    emit_less(b, of)
-    _EMITS[small.what](b, of, "many")
-    if small.what == "cholesky":
-        cholesky.emit_alone(b, of, "alone")
-    else:
-        one = replace(of, count=1)
-        emit_moves(b, one)
-        emit_less(b, one)
-        _EMITS[small.what](b, one, "alone")
-    has_wide = small.what == "triangular_solve" and of.parts == 1
+    has_wide = ways.wide and small.what == "triangular_solve" and of.parts == 1
+    if ways.many:
+        emit_moves(b, of)
+    if ways.many or small.what == "cholesky":
+        emit_less(b, of)
+    if ways.many:
+        _EMITS[small.what](b, of, "many")
+    if ways.alone:
+        _emit_alone(b, of, small.what)
     if has_wide:
         wide.emit(b, of)
     with b.function(
@@ -72,8 +70,19 @@ def emit(b: Builder, small: Small) -> None:
                 with b.when(is_wide):
                     b(f"call void @wide(ptr %args, i64 {turn.index}, ptr {room})")
                 alone = b.op(f"and i1 {alone}, {b.op(f'xor i1 {is_wide}, true')}")
-            with b.when(alone):
-                b(f"call void @alone{rest}")
-            with b.when(many):
-                b(f"call void @many{rest}")
+            for name, is_so in (("alone", alone), ("many", many)):
+                if getattr(ways, name):
+                    with b.when(is_so):
+                        b(f"call void @{name}{rest}")
         b("ret void")
+
+
+def _emit_alone(b: Builder, of: Slab, what: str) -> None:
+    """``alone``: what is done with one matrix."""
+    if what == "cholesky":
+        cholesky.emit_alone(b, of, "alone")
+        return
+    one = replace(of, count=1)
+    emit_moves(b, one)
+    emit_less(b, one)
+    _EMITS[what](b, one, "alone")

@@ -32,23 +32,48 @@ from treadle.backends.cpu.order.few import (
 )
 from treadle.backends.cpu.order.schedule import FEW, SHORT_ROW
 from treadle.backends.cpu.run.native import Source
+from treadle.dims import is_dim
+
+
+def source(itemsize: int, length: int, count: int) -> Source:
+    """The kernel for keys of 4 or 8 bytes, of which there are so many in a row, and so
+    many places are wanted."""
+    return _source(itemsize, _way(length, count))
+
+
+def _way(length: int, count: int) -> str:
+    """The one function that such rows take; nothing if there may be several."""
+    if is_dim(length) or is_dim(count):
+        return ""
+    if length <= SHORT_ROW:
+        return "short"
+    return "long" if count * FEW > length else ""
 
 
 @functools.cache
-def source(itemsize: int) -> Source:
-    """The kernel for keys of 4 or 8 bytes."""
+def _source(itemsize: int, way: str) -> Source:
     key = f"i{8 * itemsize}"
-    symbol = f"order_{key}"
-    return Source(symbol, symbol, lambda: emit(key, symbol, host_lanes()))
+    symbol = whole = f"order_{key}"
+    if way:
+        symbol = f"{whole}_{way}"
+    within = (whole,) if way else ()
+    emitted = functools.partial(emit, key, symbol, host_lanes(), way)
+    return Source(symbol, symbol, emitted, within=within)
 
 
-def emit(key: str, symbol: str, lanes: int) -> str:
-    """The IR text of a module that defines the kernel for keys of IR type `key`."""
+def emit(key: str, symbol: str, lanes: int, way: str = "") -> str:
+    """The IR text of a module that defines the kernel for keys of IR type `key`.
+
+    way: the function that all rows take, if it is known: "short" or "long".
+    """
     b = Builder()
-    _emit_short(b, key, lanes)
-    _emit_long(b, key)
-    _emit_ordered(b)
-    emit_few(b, key, lanes)
+    if way != "long":
+        _emit_short(b, key, lanes)
+    if way != "short":
+        _emit_long(b, key)
+    if not way:
+        _emit_ordered(b)
+        emit_few(b, key, lanes)
     with b.function(
         f'define void @"{symbol}"(ptr %args, i64 %task, i64 %slot) nounwind'
     ):
@@ -68,12 +93,24 @@ def emit(key: str, symbol: str, lanes: int) -> str:
             start = b.op(f"mul i64 {row}, {count}")
             row_places = b.op(f"getelementptr i32, ptr {places}, i64 {start}")
             of_row = row_keys, row_places, length, count, scratch
-            with b.when(few):
-                call(b, "few", *of_row)
-            with b.when(others):
-                call(b, "ordered", *of_row)
+            if way:
+                _call(b, way, *of_row)
+            else:
+                with b.when(few):
+                    call(b, "few", *of_row)
+                with b.when(others):
+                    call(b, "ordered", *of_row)
         b("ret void")
     return b.text()
+
+
+def _call(b: Builder, way: str, *of_row: str) -> None:
+    if way == "long":
+        call(b, way, *of_row)
+    else:
+        keys, places, length, wanted, _ = of_row
+        args = f"ptr {keys}, ptr {places}, i64 {length}, i64 {wanted}"
+        b(f"call void @short({args})")
 
 
 def _emit_ordered(b: Builder) -> None:
@@ -83,10 +120,11 @@ def _emit_ordered(b: Builder) -> None:
         "i64 %wanted, ptr %scratch)"
     ):
         is_short = b.op(f"icmp sle i64 %length, {SHORT_ROW}")
+        of_row = "%keys", "%places", "%length", "%wanted", "%scratch"
         with b.when(is_short):
-            b("call void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)")
+            _call(b, "short", *of_row)
         with b.when(b.op(f"xor i1 {is_short}, true")):
-            call(b, "long", "%keys", "%places", "%length", "%wanted", "%scratch")
+            _call(b, "long", *of_row)
         b("ret void")
 
 

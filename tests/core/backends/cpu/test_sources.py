@@ -91,7 +91,6 @@ def product(x: td.Array, w: td.Array) -> td.Array:
     [
         (32, 64, 4096, gemm.Part.PLAIN),
         (8, 64, 64, gemm.Part.PLAIN),
-        (2, 64, 4096, gemm.Part.FEW),
         ("n", 64, 4096, gemm.Part.ALL),
         (40, "n", 4096, gemm.Part.PLAIN),
         (2, "n", 4096, gemm.Part.ALL),
@@ -109,7 +108,9 @@ def test_the_matrix_kernel_of_few_rows_is_begun_when_it_is_known_how_w_lies() ->
     found = matrix_kernels(product, (2, 64), (64, 96))
     assert found == (set(), {"contract"})
     found = matrix_kernels(lambda x, w: x @ w.T, (2, 64), (96, 64))
-    assert found == (set(), {"contract_few"})
+    assert found == (set(), {"contract_turned"})
+    found = matrix_kernels(product, (2, 64), (64, 4096))
+    assert found == (set(), {"contract_streamed"})
 
 
 def test_a_larger_module_serves_for_a_smaller_one() -> None:
@@ -120,9 +121,10 @@ def test_a_larger_module_serves_for_a_smaller_one() -> None:
 
 
 def test_the_module_of_any_rows_calls_those_of_many_and_of_few() -> None:
-    plain, few, whole = (gemm.source(np.dtype("float32"), part) for part in gemm.Part)
-    assert whole.needs == (plain, few)
-    assert len(set(native.load([whole, few, plain]).values())) == 3
+    parts = gemm.Part.PLAIN, *gemm.FEW_PARTS.values(), gemm.Part.ALL
+    *others, whole = (gemm.source(np.dtype("float32"), part) for part in parts)
+    assert whole.needs == tuple(others)
+    assert len(set(native.load([whole, *others]).values())) == 4
 
 
 @pytest.mark.parametrize(
@@ -211,3 +213,45 @@ def test_larger_modules_of_convolutions_serve_for_smaller_ones() -> None:
     assert found[forward.key] == found[gradients.key]
     found = native.load([forward, gradients, whole])
     assert len(set(found.values())) == 1
+
+
+def called(function: Callable, *shapes: tuple[int | str, ...]) -> set[str]:
+    """The symbols of the kernels that a program calls. Sizes with a name are open."""
+    scope = Scope()
+    opened = {n: scope.symbol(n, 40) for s in shapes for n in s if isinstance(n, str)}
+    types = [
+        ArrayType(tuple(opened.get(n, n) for n in shape), np.dtype("float32"))
+        for shape in shapes
+    ]
+    graph = stage(lambda *args: [function(*args)], types)[0]
+    with scope.compiling():
+        steps = compiler.stages(graph, TARGETS["cpu"]).plan.steps
+        return {source.symbol for source in sources.sources_of(steps)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "symbol"),
+    [
+        ((3, 128), "order_i32_short"),
+        ((3, 129), "order_i32_long"),
+        ((3, "n"), "order_i32"),
+    ],
+)
+def test_rows_of_known_lengths_have_a_smaller_kernel_of_orders(
+    shape: tuple[int | str, ...], symbol: str
+) -> None:
+    assert symbol in called(tnp.argsort, shape)
+
+
+def test_a_few_places_of_long_rows_may_need_all_of_it() -> None:
+    assert "order_i32" in called(lambda x: td.lax.top_k(x, 3)[1], (3, 200))
+    assert "order_i32_short" in called(lambda x: td.lax.top_k(x, 3)[1], (3, 20))
+
+
+@pytest.mark.parametrize("length", [5, 128, 129, 1000])
+def test_all_kernels_of_orders_give_the_same(length: int) -> None:
+    x = np.random.default_rng(length).integers(0, 50, (4, length)).astype(np.float32)
+    expected = np.argsort(x, axis=-1, kind="stable")
+    opened = td.jit(tnp.argsort, dynamic={"x": (None, "length")})
+    for f in (td.jit(tnp.argsort), opened):
+        np.testing.assert_array_equal(np.asarray(f(tnp.asarray(x))), expected)
