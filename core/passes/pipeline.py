@@ -18,7 +18,7 @@ from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
-from treadle.passes.integers import fuse_integers
+from treadle.passes.integers import fuse_bytes, fuse_integers
 from treadle.passes.invariant import hoist_invariant
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
@@ -82,6 +82,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_conversions, multiplied=multiplied.matrices),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
+        # needs fused conversions; leaves bytes beside floats in products
+        partial(fuse_bytes, integers=multiplied.bytes_, floats=multiplied.beside_bytes),
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )

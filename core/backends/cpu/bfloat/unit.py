@@ -19,7 +19,7 @@ import numpy as np
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16
+from treadle.dtypes import bfloat16, bool_, int8, uint8
 
 SIDE = 32
 """Rows and columns of a block."""
@@ -200,15 +200,27 @@ def line_mask(b: Builder, count: str, lanes: int = SIDE) -> str:
     return b.op(f"icmp slt {words} <{numbers}>, {limits}")
 
 
+def floats_of_bytes(b: Builder, dtype: np.dtype, value: str, lanes: int) -> str:
+    """Integers of a byte as floats."""
+    extend = "sext" if dtype == int8 else "zext"
+    long = b.op(f"{extend} <{lanes} x i8> {value} to <{lanes} x i32>")
+    return b.op(f"sitofp <{lanes} x i32> {long} to <{lanes} x float>")
+
+
 def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
     """The operands of units that multiply bfloat16."""
     a, b, c = (Format(dtype, unit) for dtype in dtypes)
     return a, b, c
 
 
+BYTES = (int8, uint8, bool_)
+"""Integers that operands may have beside floats: all halves have their values."""
+
+
 @dataclass(frozen=True)
 class Format:
-    """How elements lie in memory: as bfloat16, or as floats that are rounded."""
+    """How elements lie in memory: as bfloat16, as floats that are rounded, or as
+    integers of a byte."""
 
     dtype: np.dtype
     unit: Rounds
@@ -225,9 +237,13 @@ class Format:
 
     @property
     def scalar(self) -> str:
+        if self.dtype in BYTES:
+            return "i8"
         return "i16" if self.short else "float"
 
-    name = scalar
+    @property
+    def name(self) -> str:
+        return self.dtype.name if self.dtype in BYTES else self.scalar
 
     def vector(self, lanes: int) -> str:
         return f"<{lanes} x i16>"
@@ -238,20 +254,27 @@ class Format:
 
     @property
     def _suffix(self) -> str:
-        return "v32i16" if self.short else "v32f32"
+        return {"i8": "v32i8", "i16": "v32i16", "float": "v32f32"}[self.scalar]
 
     def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
         assert lanes == SIDE, "a line and a group have as many elements"
         if count is None:
             value = b.op(f"load {self._memory}, ptr {address}, align {align}")
-            return value if self.short else self.unit.rounded(b, value)
+            return self._rounded(b, value)
         b.declare(f"{self._memory} {name}(ptr, {_MASK}, {self._memory})")
         value = b.op(
             f"call {self._memory} {name}(ptr align {align} {address}, "
             f"{_MASK} {line_mask(b, count)}, {self._memory} zeroinitializer)"
         )
-        return value if self.short else self.unit.rounded(b, value)
+        return self._rounded(b, value)
+
+    def _rounded(self, b: Builder, value: str) -> str:
+        if self.short:
+            return value
+        if self.dtype in BYTES:
+            value = floats_of_bytes(b, self.dtype, value, SIDE)
+        return self.unit.rounded(b, value)
 
     def words(self, b: Builder, address: str, count: str) -> str:
         value = self.read(b, address, count, SIDE)
