@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.backends.cpu.bfloat.unit import (
-    SIDE,
+    LINE_BYTES,
     WORDS,
+    bytes_loaded,
+    floats_in_words,
     floats_of_bytes,
-    line_mask,
+    words_of_bytes,
 )
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.dtypes import int8
-
-_WORDS = f"<{WORDS} x i32>"
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class SingleBytes:
     dtype: np.dtype
     group = 1
     depth = WORDS
+    along = LINE_BYTES
     as_packed = False
     scalar = "i8"
 
@@ -45,36 +45,14 @@ class SingleBytes:
         return b.op(f"getelementptr i8, ptr {base}, i64 {elements}")
 
     def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
-        given = self._loaded(b, address, count, lanes)
+        given = bytes_loaded(b, address, count, lanes)
         return floats_of_bytes(b, self.dtype, given, lanes)
 
-    def _loaded(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
-        kind, mask = f"<{lanes} x i8>", f"<{lanes} x i1>"
-        if count is None:
-            return b.op(f"load {kind}, ptr {address}, align 1")
-        name = f"@llvm.masked.load.v{lanes}i8.p0"
-        b.declare(f"{kind} {name}(ptr, {mask}, {kind})")
-        return b.op(
-            f"call {kind} {name}(ptr align 1 {address}, "
-            f"{mask} {line_mask(b, count, lanes)}, {kind} zeroinitializer)"
-        )
-
     def words(self, b: Builder, address: str, count: str) -> str:
-        """Words of two elements, of 32, each made 16 bits long."""
-        given = self._loaded(b, address, count, SIDE)
-        extend = "sext" if self.dtype == int8 else "zext"
-        long = b.op(f"{extend} <{SIDE} x i8> {given} to <{SIDE} x i16>")
-        return b.op(f"bitcast <{SIDE} x i16> {long} to {_WORDS}")
+        return words_of_bytes(b, address, count)
 
     def packed(self, b: Builder, words: str) -> list[str]:
-        sixteen = f"<{', '.join(['i32 16'] * WORDS)}>"
-        low = b.op(f"shl {_WORDS} {words}, {sixteen}")
-        found = []
-        for value in (low, words):
-            long = b.op(f"ashr {_WORDS} {value}, {sixteen}")
-            floats = b.op(f"sitofp {_WORDS} {long} to <{WORDS} x float>")
-            found.append(b.op(f"bitcast <{WORDS} x float> {floats} to {_WORDS}"))
-        return found
+        return floats_in_words(b, self.dtype, words)
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         raise AssertionError("results of products of floats are floats")

@@ -83,6 +83,7 @@ class Singles:
     dtype: np.dtype
     group = 1
     depth = 16
+    along = SIDE
     as_packed = False
 
     @property

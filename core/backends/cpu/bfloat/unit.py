@@ -36,6 +36,7 @@ SUMS_BYTES = SIDE * SIDE * 4
 SUMS_ROW = SIDE * 4
 
 _MASK = f"<{SIDE} x i1>"
+_WORDS = f"<{WORDS} x i32>"
 
 BLOCK = (
     "ptr %a, ptr %b, ptr %sums, i64 %steps, i64 %parts, i1 %first, i1 %last, "
@@ -126,13 +127,17 @@ class Operand(Protocol):
 
 @runtime_checkable
 class Halves(Operand, Protocol):
-    """Elements of two bytes, or floats that are rounded to them."""
+    """Elements of two bytes, or floats that are rounded to them, or bytes."""
+
+    @property
+    def along(self) -> int:
+        """Elements of a line, as it is read: those of 16 words, whole as they lie."""
 
     def words(self, b: Builder, address: str, count: str) -> str:
-        """16 words of 32 elements of two bytes, of which there are `count`."""
+        """16 words of a line's elements, of which there are `count`."""
 
     def packed(self, b: Builder, words: str) -> list[str]:
-        """Vectors of words as they are packed, of words of two elements."""
+        """Vectors of words as they are packed, of words of a line."""
 
 
 class Unit(Protocol):
@@ -207,6 +212,51 @@ def floats_of_bytes(b: Builder, dtype: np.dtype, value: str, lanes: int) -> str:
     return b.op(f"sitofp <{lanes} x i32> {long} to <{lanes} x float>")
 
 
+def bytes_loaded(b: Builder, address: str, count: str | None, lanes: int) -> str:
+    """Bytes, of which there are `count`; the others are zeros."""
+    kind, mask = f"<{lanes} x i8>", f"<{lanes} x i1>"
+    if count is None:
+        return b.op(f"load {kind}, ptr {address}, align 1")
+    name = f"@llvm.masked.load.v{lanes}i8.p0"
+    b.declare(f"{kind} {name}(ptr, {mask}, {kind})")
+    return b.op(
+        f"call {kind} {name}(ptr align 1 {address}, "
+        f"{mask} {line_mask(b, count, lanes)}, {kind} zeroinitializer)"
+    )
+
+
+def words_of_bytes(b: Builder, address: str, count: str) -> str:
+    """A line of bytes, of which there are `count`, as words."""
+    value = bytes_loaded(b, address, count, LINE_BYTES)
+    return b.op(f"bitcast <{LINE_BYTES} x i8> {value} to {_WORDS}")
+
+
+def splat(number: int) -> str:
+    return f"<{', '.join([f'i32 {number}'] * WORDS)}>"
+
+
+def floats_in_words(b: Builder, dtype: np.dtype, words: str) -> list[str]:
+    """The bits of four vectors of floats: the first byte of each word, and so on.
+
+    A byte is among the digits of a float that is so large that the last bit of the byte
+    is one; what is too much is taken away. That takes no shift but for the upper bytes.
+    """
+    floats, sign = f"<{WORDS} x float>", 0x80 if dtype == int8 else 0
+    upper = b.op(f"lshr {_WORDS} {words}, {splat(16)}")
+    found = []
+    for half in (words, upper):
+        for place, large in ((0, 23), (8, 15)):
+            # With its sign turned around a byte is an unsigned one, and 128 too much.
+            bits = b.op(f"and {_WORDS} {half}, {splat(0xFF << place)}")
+            exponent = (127 + large) << 23 | sign << place
+            bits = b.op(f"xor {_WORDS} {bits}, {splat(exponent)}")
+            value = b.op(f"bitcast {_WORDS} {bits} to {floats}")
+            much = ", ".join([f"float {float((1 << large) + sign)}"] * WORDS)
+            value = b.op(f"fsub {floats} {value}, <{much}>")
+            found.append(b.op(f"bitcast {floats} {value} to {_WORDS}"))
+    return found
+
+
 def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
     """The operands of units that multiply bfloat16."""
     a, b, c = (Format(dtype, unit) for dtype in dtypes)
@@ -276,12 +326,25 @@ class Format:
             value = floats_of_bytes(b, self.dtype, value, SIDE)
         return self.unit.rounded(b, value)
 
+    @property
+    def along(self) -> int:
+        return LINE_BYTES if self.dtype in BYTES else SIDE
+
     def words(self, b: Builder, address: str, count: str) -> str:
+        if self.dtype in BYTES:
+            return words_of_bytes(b, address, count)
         value = self.read(b, address, count, SIDE)
-        return b.op(f"bitcast <{SIDE} x i16> {value} to <{WORDS} x i32>")
+        return b.op(f"bitcast <{SIDE} x i16> {value} to {_WORDS}")
 
     def packed(self, b: Builder, words: str) -> list[str]:
-        return [words]
+        if self.dtype not in BYTES:
+            return [words]
+        floats, found = floats_in_words(b, self.dtype, words), []
+        for low, high in zip(floats[::2], floats[1::2], strict=True):
+            # None has digits below those of bfloat16.
+            bits = b.op(f"lshr {_WORDS} {low}, {splat(16)}")
+            found.append(b.op(f"or {_WORDS} {bits}, {high}"))
+        return found
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         value = self.unit.rounded(b, sums) if self.short else sums
