@@ -11,6 +11,7 @@ To those of bfloat16 subnormal numbers are zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -231,6 +232,33 @@ def words_of_bytes(b: Builder, address: str, count: str) -> str:
     return b.op(f"bitcast <{LINE_BYTES} x i8> {value} to {_WORDS}")
 
 
+def joined(b: Builder, low: str, high: str) -> str:
+    """Pairs of the bits of floats that have no digits below those of bfloat16."""
+    bits = b.op(f"lshr {_WORDS} {low}, {splat(16)}")
+    return b.op(f"or {_WORDS} {bits}, {high}")
+
+
+def pairs_of_bytes(
+    b: Builder, dtype: np.dtype, places: Sequence[str], count: str
+) -> list[str]:
+    """32 pairs, in two vectors of words, of bytes at two places, or of those at one and
+    zeros: of the first `count`."""
+    halves = []
+    for place in places:
+        floats = floats_of_bytes(b, dtype, bytes_loaded(b, place, count, SIDE), SIDE)
+        bits = b.op(f"bitcast <{SIDE} x float> {floats} to <{SIDE} x i32>")
+        halves.append([_part(b, bits, start) for start in (0, WORDS)])
+    if len(halves) == 1:
+        halves.append(["zeroinitializer"] * 2)
+    return [joined(b, *pair) for pair in zip(*halves, strict=True)]
+
+
+def _part(b: Builder, words: str, start: int) -> str:
+    picks = ", ".join(f"i32 {start + i}" for i in range(WORDS))
+    both = f"<{SIDE} x i32> {words}, <{SIDE} x i32> poison"
+    return b.op(f"shufflevector {both}, <{WORDS} x i32> <{picks}>")
+
+
 def splat(number: int) -> str:
     return f"<{', '.join([f'i32 {number}'] * WORDS)}>"
 
@@ -339,12 +367,8 @@ class Format:
     def packed(self, b: Builder, words: str) -> list[str]:
         if self.dtype not in BYTES:
             return [words]
-        floats, found = floats_in_words(b, self.dtype, words), []
-        for low, high in zip(floats[::2], floats[1::2], strict=True):
-            # None has digits below those of bfloat16.
-            bits = b.op(f"lshr {_WORDS} {low}, {splat(16)}")
-            found.append(b.op(f"or {_WORDS} {bits}, {high}"))
-        return found
+        found = floats_in_words(b, self.dtype, words)
+        return [joined(b, *found[:2]), joined(b, *found[2:])]
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         value = self.unit.rounded(b, sums) if self.short else sums
