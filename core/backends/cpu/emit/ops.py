@@ -325,10 +325,15 @@ def _saturate(x: Value, kind: str, signed: bool) -> Value:
     width = bits(kind)
     low = -(2.0 ** (width - 1)) if signed else 0.0
     beyond = 2.0 ** (width - signed)
-    to = f"fpto{'s' if signed else 'u'}i"
-    whole = x.cast(to, kind) if width > 16 else x.cast(to, "i32").cast("trunc", kind)
-    # Lanes out of range are poison up to here.
     greatest = (1 << (width - signed)) - 1
+    if width <= 16:
+        # Bounds are floats: each takes one instruction, of which NaN gives the bound.
+        inside = select(x.compare("ogt", low), x, low)
+        inside = select(inside.compare("olt", float(greatest)), inside, float(greatest))
+        whole = inside.cast("fptosi", "i32").cast("trunc", kind)
+        return select(x.is_nan(), 0, whole) if signed else whole
+    whole = x.cast(f"fpto{'s' if signed else 'u'}i", kind)
+    # Lanes out of range are poison up to here.
     whole = select(x.compare("oge", beyond), greatest, whole)
     whole = select(x.compare("ole", low), int(low), whole)
     return select(x.is_nan(), 0, whole)
