@@ -185,12 +185,14 @@ def _rsqrt(instr: Instr, dtype: np.dtype, x: Value) -> Value:
 
 @rule("nextafter")
 def _nextafter(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
-    word = x.as_int()
+    short = half_name(dtype)
+    word, other = (packed(v, dtype) if short else v.as_int() for v in (x, y))
     # Away from zero, the bits of a float count up.
     outward = y.compare("ogt", x) ^ x.compare("olt", 0.0)
-    neighbour = (word + select(outward, word.like(1), -1)).as_float()
-    smallest = intrinsic("copysign", word.like(1).as_float(), y)
-    result = select(x.compare("oeq", 0.0), smallest, neighbour)
+    neighbour = word + select(outward, word.like(1), -1)
+    smallest = (other & (-1 << (bits(word.kind) - 1))) | 1
+    found = select(x.compare("oeq", 0.0), smallest, neighbour)
+    result = widened(found, dtype) if short else found.as_float()
     result = select(x.compare("oeq", y), y, result)
     return select(x.compare("uno", y), float("nan"), result)
 
@@ -390,8 +392,6 @@ def supported(name: str, dtype: np.dtype) -> bool:
     if name not in RULES or not native(dtype):
         return False
     is_bool, is_int = dtype.kind == "b", dtype.kind in "iu"
-    if name == "nextafter" and half_name(dtype):
-        return False
     if name in _FLOAT_ONLY and name != "rem":
         return not is_bool and not is_int
     if name in _INTEGER_ONLY:
