@@ -1,8 +1,7 @@
 """Products of small integers: they are read as they are, and summed in 32 bits.
 
 That is how programs spell them: operands are converted to integers of 32 bits, and
-multiplied. Whatever shorter result is asked for has the last bits of that one. Bytes
-that are converted to floats, as stored weights are, are read as they are, too.
+multiplied. Whatever shorter result is asked for has the last bits of that one.
 """
 
 from __future__ import annotations
@@ -111,22 +110,6 @@ class _Fuse(Unconverted):
         self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
 
 
-class _FuseBytes(Unconverted):
-    """Of products of floats: operands that are bytes."""
-
-    floats: tuple[np.dtype, ...]
-
-    def equation(self, eq: Equation) -> None:
-        types = {a.type.dtype for a in (*eq.inputs, *eq.outputs)}
-        found = [self.dtype(a) is not None for a in eq.inputs]
-        if eq.op is not dot_general or not any(found) or not types <= {*self.floats}:
-            self.keep(eq)
-            return
-        pairs = zip(eq.inputs, found, strict=True)
-        inputs = [self.unconverted(a) if yes else self.read(a) for a, yes in pairs]
-        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
-
-
 def _is_long(eq: Equation) -> bool:
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     free = [
@@ -149,23 +132,11 @@ def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
     target has kernels for these: those that are `integers`."""
     if not integers or not mentions(graph, (dot_general,)):
         return graph
-    return _applied(_Fuse, graph, integers=tuple(integers))
+    return applied(_Fuse, graph, integers=tuple(integers))
 
 
-def fuse_bytes(
-    graph: Graph, integers: Sequence[np.dtype], floats: Sequence[np.dtype]
-) -> Graph:
-    """Makes conversions of integers of a byte to floats, which lose nothing, part of
-    the products that read them, if the target has kernels for these: for some
-    `integers`, beside some `floats`. So weights that are stored as bytes, and scaled
-    behind the product, are read as that."""
-    if not integers or not mentions(graph, (dot_general,)):
-        return graph
-    how = {"integers": tuple(integers), "floats": tuple(floats)}
-    return _applied(_FuseBytes, graph, **how)
-
-
-def _applied(fuse: type[Unconverted], graph: Graph, **how: Any) -> Graph:
+def applied(fuse: type[Unconverted], graph: Graph, **how: Any) -> Graph:
+    """A graph after a pass that has fields of its own."""
     # Passes of nested graphs are made by their class alone.
     some: type[Unconverted] = type(f"{fuse.__name__}Some", (fuse,), how)
     found = some.apply(graph)

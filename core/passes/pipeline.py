@@ -18,7 +18,7 @@ from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
-from treadle.passes.integers import fuse_bytes, fuse_integers
+from treadle.passes.integers import fuse_integers
 from treadle.passes.invariant import hoist_invariant
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
@@ -26,6 +26,7 @@ from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
+from treadle.passes.stored import fuse_bytes
 from treadle.passes.turned import turn_rows
 from treadle.passes.unread import drop_unread
 from treadle.trace.lowering import Lowering, Multiplied

@@ -162,6 +162,60 @@ def test_stored_weights_are_read_as_bytes(spelled: str, dtype: np.dtype) -> None
     assert "int8" in found and not nests
 
 
+SCALED = {
+    "each row": lambda x, w, s: x @ (w.astype(x.dtype) * s).T,
+    "in float32": lambda x, w, s: (
+        x @ (w.astype(float32) * s.astype(float32)).astype(x.dtype).T
+    ),
+    "each column": lambda x, w, s: x @ (s.T * w.T.astype(x.dtype)),
+    "one axis": lambda x, w, s: tnp.einsum(
+        "mk,nk->nm", x, w.astype(x.dtype) * s[:, 0][:, None]
+    ),
+    "a number": lambda x, w, s: x @ (w.astype(x.dtype) * s[7, 0]).T,
+    "a constant": lambda x, w, s: x @ (w.astype(x.dtype) * 0.25).T,
+    "first": lambda x, w, s: (w.astype(x.dtype) * s) @ x.T,
+    "vmap": td.vmap(lambda x, w, s: (w.astype(x.dtype) * s) @ x, (0, None, None)),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("spelled", SCALED)
+def test_scales_of_weights_are_an_epilogue(spelled: str, dtype: np.dtype) -> None:
+    if dtype not in HAS:
+        pytest.skip("a CPU that has no such products")
+    rng = np.random.default_rng(7)
+    x, w = rows(rng, (1, 1, 4, 70), dtype)[0, 0], numbers(rng, (50, 70), np.int8)
+    products, *_ = run(SCALED[spelled], x, w, rng.uniform(1, 2, (50, 1)).astype(dtype))
+    (found,) = products
+    assert "int8" in found and found[2] == "float32"
+
+
+@pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
+def test_scales_of_experts_and_of_both_operands() -> None:
+    rng = np.random.default_rng(8)
+    x = numbers(rng, (12, 70), np.int8).reshape(3, 4, 70)
+    w = numbers(rng, (150, 70), np.int8).reshape(3, 50, 70)
+    of_x, of_w = (rng.uniform(1, 2, (3, n, 1)).astype(np.float32) for n in (1, 50))
+
+    def product(*args: Any) -> Any:
+        x, w, of_x, of_w = args
+        pair = x.astype("float32") * of_x, of_w * w.astype("float32")
+        return tnp.einsum("emk,enk->nem", *pair)
+
+    products, *_ = run(product, x, w, of_x, of_w)
+    assert products == [("int8", "int8", "float32")]
+
+
+@pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
+def test_scales_along_sums_stay() -> None:
+    rng = np.random.default_rng(9)
+    x, w = rows(rng, (1, 1, 4, 70), float32)[0, 0], numbers(rng, (50, 70), np.int8)
+    for shape in ((70,), (1, 70), (50, 70)):
+        scale = rng.uniform(1, 2, shape).astype(np.float32)
+        products, *_ = run(lambda x, w, s: x @ (w.astype("float32") * s).T, x, w, scale)
+        assert products == [("float32", "float32", "float32")]
+
+
 @pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
 def test_conversions_that_lose_something_are_computed() -> None:
     rng = np.random.default_rng(4)
