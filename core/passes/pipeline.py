@@ -83,8 +83,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_conversions, multiplied=multiplied.matrices),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
-        # needs fused conversions; leaves bytes beside floats in products
-        partial(fuse_bytes, integers=multiplied.bytes_, floats=multiplied.beside_bytes),
+        partial(fuse_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )

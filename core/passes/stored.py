@@ -26,6 +26,7 @@ from treadle.ops.dot import dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.passes.integers import Unconverted, applied
 from treadle.passes.rewrite import mentions
+from treadle.trace.lowering import Multiplied
 
 
 class _Stored(NamedTuple):
@@ -163,13 +164,10 @@ def _places(eq: Equation, side: int) -> dict[int, int]:
     return found | {axis: first + i for i, axis in enumerate(free[side])}
 
 
-def fuse_bytes(
-    graph: Graph, integers: Sequence[np.dtype], floats: Sequence[np.dtype]
-) -> Graph:
+def fuse_bytes(graph: Graph, multiplied: Multiplied) -> Graph:
     """Makes conversions of integers of a byte to floats, which lose nothing, part of
-    the products that read them, if the target has kernels for these: for some
-    `integers`, beside some `floats`."""
-    if not floats or not mentions(graph, (dot_general,)):
+    the products that read them, if the target has kernels for these."""
+    if not multiplied.beside_bytes or not mentions(graph, (dot_general,)):
         return graph
-    how = {"integers": tuple(integers), "floats": tuple(floats)}
+    how = {"integers": multiplied.bytes_, "floats": multiplied.beside_bytes}
     return applied(_FuseBytes, graph, **how)
