@@ -38,8 +38,7 @@ class Arithmetic(Protocol):
     """What passes ask of a target.
 
     widens_halves: whether it computes with half floats in float32.
-    multiplied: the half floats whose products and convolutions it has kernels for all
-      the same.
+    multiplied: the half floats, and bytes beside floats, of which it has products.
     integers: those of less than 32 bits whose products it sums in 32.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """

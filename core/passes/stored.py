@@ -121,8 +121,7 @@ class _FuseBytes(Unconverted):
             self.emit(eq.op, inputs, eq.params, eq.source, [out])
             return
         wide = ArrayType(out.type.shape, dtypes.float32)
-        result: Atom = Var(wide)
-        self.emit(eq.op, inputs, eq.params, eq.source, [result])
+        (result,) = self.emit(eq.op, inputs, eq.params, eq.source, [Var(wide)])
         short = out.type.dtype != dtypes.float32
         for i, (scale, axes) in enumerate(scales):
             by = self._along(eq, self.read(scale), axes)

@@ -223,7 +223,7 @@ def foreseen(
                 )
                 if len(parts) == 1:
                     yield gemm.source(dtype, *parts)
-            elif not images and given.issubset(integers.DTYPES):
+            elif not images and dtype.kind != "f" and given <= {*integers.DTYPES}:
                 a, b = operands
                 yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
