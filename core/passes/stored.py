@@ -26,7 +26,7 @@ from treadle.ops.dot import dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.passes.integers import Unconverted, applied
 from treadle.passes.rewrite import mentions
-from treadle.trace.lowering import Multiplied
+from treadle.trace.lowering import Elementwise, Join, Multiplied, View
 
 
 class _Stored(NamedTuple):
@@ -52,7 +52,10 @@ class _FuseBytes(Unconverted):
         found = [self._stored(a) for a in eq.inputs]
         places = [_places(eq, side) for side in (0, 1)]
         for side, stored in enumerate(found):
-            if stored is not None and not {*stored.axes} <= {*places[side]}:
+            if stored is None:
+                continue
+            along_sum = not {*stored.axes} <= {*places[side]}
+            if along_sum or not self._lies(stored.bytes_):
                 found[side] = None
         if not any(found):
             self.keep(eq)
@@ -89,6 +92,16 @@ class _FuseBytes(Unconverted):
             if self.dtype(given) is not None and given.type.shape == a.type.shape:
                 return self._with_scale(given, scale)
         return None
+
+    def _lies(self, a: Atom) -> bool:
+        """Whether it lies in memory as bytes: what is computed element by element, as
+        masks are, is computed as floats as soon."""
+        eq = self.made.get(a)
+        if eq is None:
+            return True
+        if eq.op is convert or isinstance(eq.op.lowering, View | Join):
+            return all([self._lies(x) for x in eq.inputs])
+        return not isinstance(eq.op.lowering, Elementwise)
 
     def _with_scale(self, given: Atom, scale: Atom) -> _Stored | None:
         eq = self.made.get(scale)

@@ -24,7 +24,7 @@ from treadle.backends.cpu.emit.builder import Builder
 
 @dataclass(frozen=True)
 class SingleBytes:
-    """How they lie in memory. (A bool is a byte that is 0 or 1.)"""
+    """How they lie in memory."""
 
     dtype: np.dtype
     group = 1

@@ -20,7 +20,7 @@ import numpy as np
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16, bool_, int8, uint8
+from treadle.dtypes import bfloat16, int8, uint8
 
 SIDE = 32
 """Rows and columns of a block."""
@@ -291,8 +291,9 @@ def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
     return a, b, c
 
 
-BYTES = (int8, uint8, bool_)
-"""Integers that operands may have beside floats: all halves have their values."""
+BYTES = (int8, uint8)
+"""Integers that operands may have beside floats: all halves have their values. (Masks
+are small, and in batches, which is faster in floats.)"""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from treadle.backends.cpu.gemm.arguments import FEW_KINDS, Word
 from treadle.backends.cpu.target import bfloat_unit, multiplies_singles
 from treadle.check import check
 from treadle.compile import build, stages
-from treadle.dtypes import bfloat16, bool_, float16, float32
+from treadle.dtypes import bfloat16, float16, float32
 from treadle.plan.steps import NestStep, ProductStep, walk
 from treadle.run.eager import evaluate
 
@@ -45,7 +45,7 @@ HAS = CPUTarget().multiplied.beside_bytes
 def numbers(rng: np.random.Generator, size: tuple[int, int], dtype: Any) -> np.ndarray:
     """All values of a dtype, the least and the largest among them."""
     found = rng.integers(0, 256, size).astype(np.uint8)
-    return found % 2 == 1 if dtype == bool_ else found.view(dtype)
+    return found.view(dtype)
 
 
 def laid_out(layout: Any, values: np.ndarray) -> np.ndarray:
@@ -54,7 +54,7 @@ def laid_out(layout: Any, values: np.ndarray) -> np.ndarray:
     return array
 
 
-# Of the other bytes, models that take long to compile are the same.
+# Of the other ones, models that take long to compile are the same.
 CASES = [(unit, dtype, BYTES[0]) for unit, dtype in UNITS]
 CASES += [(*UNITS[i], small) for i in {2, 3, len(UNITS) - 1} for small in BYTES[1:]]
 
@@ -204,6 +204,14 @@ def test_scales_of_experts_and_of_both_operands() -> None:
 
     products, *_ = run(product, x, w, of_x, of_w)
     assert products == [("int8", "int8", "float32")]
+
+
+@pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
+def test_masks_that_are_computed_are_floats() -> None:
+    rng = np.random.default_rng(10)
+    x, y = (rng.standard_normal((40, 40), np.float32) for _ in range(2))
+    products, *_ = run(lambda x, y: (x > 0).astype("float32") @ y, x, y)
+    assert products == [("float32", "float32", "float32")]
 
 
 @pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
