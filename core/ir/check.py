@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+import numpy as np
+
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
@@ -64,6 +66,9 @@ def _types(eq: Equation, atoms: Sequence[Atom]) -> list[ArrayType]:
     if isinstance(eq.op.lowering, Product) and result in _SUMS:
         # Small integers stay what they are (`treadle.passes.integers`).
         return [ArrayType(t.shape, result) for t in types]
+    if isinstance(eq.op.lowering, Product) and result and dtypes.is_float(result):
+        # So do bytes beside floats.
+        types = [_beside(t, result) for t in types]
     halves = {a.type.dtype for a in (*eq.inputs, *eq.outputs)} & _HALVES
     if len(halves) != 1 or not isinstance(eq.op.lowering, _ARITHMETIC):
         return types
@@ -71,3 +76,8 @@ def _types(eq: Equation, atoms: Sequence[Atom]) -> list[ArrayType]:
         return types
     (half,) = halves
     return [ArrayType(t.shape, half) if t.dtype == dtypes.float32 else t for t in types]
+
+
+def _beside(t: ArrayType, float_: np.dtype) -> ArrayType:
+    short = t.dtype.kind in "biu" and t.dtype.itemsize == 1
+    return ArrayType(t.shape, float_) if short else t

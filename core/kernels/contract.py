@@ -19,6 +19,11 @@ def is_half(dtype: np.dtype) -> bool:
     return dtype.itemsize == 2 and dtypes.is_float(dtype)
 
 
+def is_small(dtype: np.dtype) -> bool:
+    """Whether it has integers of less than 32 bits."""
+    return dtype.kind in "biu" and dtype.itemsize < 4
+
+
 @dataclass(frozen=True)
 class Strides:
     """Steps of one operand in elements. 0 repeats it, negative ones go backwards."""
@@ -34,8 +39,9 @@ class Contraction:
     """One matrix product, batched over up to two dimensions.
 
     dtype: of C. a_dtype, b_dtype: of A and B; None: as C. If one of them is a half
-    float, elements of A and B are multiplied as that, and summed in float32. Integers
-    of A and B that have less than 32 bits are summed in 32, and wrap around there.
+    float, elements of A and B are multiplied as that, and summed in float32; so are
+    integers of a byte, beside these or float32. Integers of A and B that have less than
+    32 bits are summed in 32, and wrap around there, if C has integers.
     a, b: any strides. c: its column stride must be 1; for a result that is wanted
     transposed swap the operands (C^T = B^T A^T).
     fused_a, fused_b: the operand never exists in memory: a *producer* computes elements
@@ -80,9 +86,17 @@ class Contraction:
         return next((d for d in self.dtypes if is_half(d)), None)
 
     @property
+    def packed(self) -> np.dtype | None:
+        """The float that elements of A and B are made where they are packed, if they
+        aren't multiplied as they lie in memory."""
+        if self.half is not None or self.dtype.kind in "iu":
+            return self.half
+        return self.dtype if any(map(is_small, self.dtypes[:2])) else None
+
+    @property
     def short(self) -> bool:
-        """Whether operands are integers of less than 32 bits."""
-        return all([d.kind in "biu" and d.itemsize < 4 for d in self.dtypes[:2]])
+        """Whether integers of less than 32 bits are multiplied as that."""
+        return self.dtype.kind in "iu" and all(map(is_small, self.dtypes[:2]))
 
     @property
     def flops(self) -> int:

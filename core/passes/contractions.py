@@ -21,7 +21,7 @@ from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
 from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
-from treadle.passes.integers import SUMS, is_short
+from treadle.passes.integers import SUMS, holds, is_short
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Multiplied, Product
 from treadle.trace.op import registry
@@ -110,14 +110,14 @@ class _Lower(Rewriter):
         return result if dtype == SUMS[0] else narrowed(self, result, dtype, eq.source)
 
     def _small(self, a: Atom) -> Atom | None:
-        """The small integers that an operand is, or is made of."""
-        if is_short(a.type.dtype):
-            return self.read(a)
-        maker = self.makers.get(a)
-        if maker is None or maker.op is not convert or a.type.dtype not in SUMS:
-            return None
-        given = maker.inputs[0]
-        return self.read(given) if is_short(given.type.dtype) else None
+        """The smallest integers that an operand is, or is made of."""
+        dtype, maker = a.type.dtype, self.makers.get(a)
+        if maker is not None and maker.op is convert:
+            given = maker.inputs[0]
+            small = is_short(given.type.dtype)
+            if small and (dtype in SUMS or holds(dtype, given.type.dtype)):
+                return self._small(given)
+        return self.read(a) if is_short(dtype) else None
 
     def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         """The product with other operands, where no matrix kernel has it or gains by

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -34,12 +35,15 @@ def is_short(dtype: np.dtype) -> bool:
     return dtypes.is_integer(dtype) and dtype.itemsize < SUMS[0].itemsize
 
 
-class _Fuse(Rewriter):
+class Unconverted(Rewriter):
+    """Finds the small integers that operands are made of, by conversions that lose
+    nothing, and moves."""
+
     integers: tuple[np.dtype, ...]
 
     @cached_property
     def moved(self) -> dict[Atom, Atom]:
-        """Small integers, moved as those of 32 bits have been."""
+        """Small integers, moved as what they are converted to has been."""
         return {}
 
     @cached_property
@@ -47,40 +51,63 @@ class _Fuse(Rewriter):
         """What makes each value."""
         return {v: eq for eq in self.graph.equations for v in eq.outputs}
 
-    def equation(self, eq: Equation) -> None:
-        if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
-            self.keep(eq)
-            return
-        if None in [self._dtype(a) for a in eq.inputs] or not _is_long(eq):
-            self.keep(eq)
-            return
-        inputs = [self._unconverted(a) for a in eq.inputs]
-        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
-
-    def _dtype(self, a: Atom) -> np.dtype | None:
-        """Of the small integers that an operand is made of, by conversion and moves."""
+    def dtype(self, a: Atom) -> np.dtype | None:
+        """Of the small integers; None if there are none."""
         eq = self.made.get(a)
         if eq is None:
             return None
         if eq.op is convert:
-            dtype = eq.inputs[0].type.dtype
-            return dtype if dtype in self.integers else None
+            return self._before(eq)
         if not isinstance(eq.op.lowering, View | Join):
             return None
-        found = {self._dtype(x) for x in eq.inputs if not _is_zero(x)}
+        found = {self.dtype(x) for x in eq.inputs if not _is_zero(x)}
         return found.pop() if len(found) == 1 else None
 
-    def _unconverted(self, a: Atom) -> Atom:
+    def _before(self, eq: Equation) -> np.dtype | None:
+        """Before a conversion, and those before it that lose nothing."""
+        given, to = eq.inputs[0], eq.outputs[0].type.dtype
+        dtype, first = given.type.dtype, self.dtype(given)
+        if first is not None and holds(dtype, first):
+            dtype = first
+        # Integers of 32 bits, in which these are summed, wrap around.
+        kept = to in SUMS or holds(to, dtype)
+        return dtype if dtype in self.integers and kept else None
+
+    def unconverted(self, a: Atom) -> Atom:
+        """The small integers."""
         if a in self.moved:
             return self.moved[a]
-        eq, dtype = self.made[a], self._dtype(a)
+        eq, dtype = self.made[a], self.dtype(a)
         if eq.op is convert:
-            self.moved[a] = self.read(eq.inputs[0])
+            given = eq.inputs[0]
+            is_it = given.type.dtype == dtype
+            self.moved[a] = self.read(given) if is_it else self.unconverted(given)
             return self.moved[a]
         zero = Lit(np.zeros((), dtype), ArrayType((), dtype or SUMS[0]))
-        inputs = [zero if _is_zero(x) else self._unconverted(x) for x in eq.inputs]
+        inputs = [zero if _is_zero(x) else self.unconverted(x) for x in eq.inputs]
         (self.moved[a],) = self.emit(eq.op, inputs, eq.params, eq.source)
         return self.moved[a]
+
+
+def holds(dtype: np.dtype, integers: np.dtype) -> bool:
+    """Whether a dtype has all values of small integers."""
+    if dtypes.is_float(dtype):
+        return integers.itemsize == 1 or dtype.itemsize > 2
+    return np.can_cast(integers, dtype)
+
+
+class _Fuse(Unconverted):
+    """Of products in 32 bits."""
+
+    def equation(self, eq: Equation) -> None:
+        if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
+            self.keep(eq)
+            return
+        if None in [self.dtype(a) for a in eq.inputs] or not _is_long(eq):
+            self.keep(eq)
+            return
+        inputs = [self.unconverted(a) for a in eq.inputs]
+        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
 
 
 def _is_long(eq: Equation) -> bool:
@@ -105,7 +132,12 @@ def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
     target has kernels for these: those that are `integers`."""
     if not integers or not mentions(graph, (dot_general,)):
         return graph
+    return applied(_Fuse, graph, integers=tuple(integers))
+
+
+def applied(fuse: type[Unconverted], graph: Graph, **how: Any) -> Graph:
+    """A graph after a pass that has fields of its own."""
     # Passes of nested graphs are made by their class alone.
-    fuse: type[_Fuse] = type("_FuseSome", (_Fuse,), {"integers": tuple(integers)})
-    found = fuse.apply(graph)
+    some: type[Unconverted] = type(f"{fuse.__name__}Some", (fuse,), how)
+    found = some.apply(graph)
     return graph if found is graph else drop_dead(found)

@@ -45,15 +45,19 @@ def of_patches(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     window = Window(**params)
     kernel, features = y.type.shape[:-2], y.type.shape[-1]
     out = window.out_spatial(x.type.shape[1:-1], kernel)
-    seen = _seen(f, x, window, kernel, out)
     groups, each = window.feature_groups, y.type.shape[-2]
+    x = _padded(f, x, window)
+    axes = range(len(out))
     if each == 1 and features == groups != 1:
-        return _by_elements(f, seen, y)
+        return _by_elements(f, _seen(f, x, window, kernel, out, axes), y)
     lead = (x.type.shape[0], *out)
-    n, taps = len(lead), len(seen)
-    shape = (*lead, 1, groups, each)
-    parts = [f.emit(reshape, [a], shape=shape) for a in seen]
-    rows = parts[0] if taps == 1 else f.emit(concatenate, parts, axis=n)
+    n, taps = len(lead), math.prod(kernel)
+    rows = f.emit(reshape, [x], shape=(*x.type.shape[:-1], 1, groups, each))
+    # What the taps of a row meet is put together first: there are fewer copies then,
+    # of longer pieces.
+    for some in (axes[-1:], axes[:-1]):
+        parts = _seen(f, rows, window, kernel, out, some) if some else [rows]
+        rows = parts[0] if len(parts) == 1 else f.emit(concatenate, parts, axis=n)
     filters = f.emit(reshape, [y], shape=(taps, each, groups, features // groups))
     contract = ((n, n + 2), (0, 1))
     if groups == 1:
@@ -69,29 +73,41 @@ def of_patches(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     return f.emit(reshape, [result], shape=(*lead, features))
 
 
-def _seen(
-    f: Emits, x: Atom, window: Window, kernel: Sequence[int], out: Sequence[int]
-) -> list[Atom]:
-    """What each tap meets, at all results."""
+def _padded(f: Emits, x: Atom, window: Window) -> Atom:
+    """Images with what is around them, and between their pixels."""
     ends = [
         (low, high, by - 1)
         for (low, high), by in zip(window.padding, window.lhs_dilation, strict=True)
     ]
-    if any(end != (0, 0, 0) for end in ends):
-        zero = Lit(np.zeros((), x.type.dtype), ArrayType((), x.type.dtype))
-        nothing = (0, 0, 0)
-        x = f.emit(pad, [x, zero], padding=(nothing, *ends, nothing))
-    images, *_, channels = x.type.shape
-    steps = (1, *window.strides, 1)
+    if all(end == (0, 0, 0) for end in ends):
+        return x
+    zero, nothing = (
+        Lit(np.zeros((), x.type.dtype), ArrayType((), x.type.dtype)),
+        (0,) * 3,
+    )
+    return f.emit(pad, [x, zero], padding=(nothing, *ends, nothing))
+
+
+def _seen(
+    f: Emits,
+    x: Atom,
+    window: Window,
+    kernel: Sequence[int],
+    out: Sequence[int],
+    axes: Sequence[int],
+) -> list[Atom]:
+    """What each tap along some axes meets, at all results along these."""
+    steps, rank = [1] * x.type.ndim, x.type.ndim
+    for axis in axes:
+        steps[axis + 1] = window.strides[axis]
     seen = []
-    for tap in itertools.product(*map(range, kernel)):
-        starts = [i * by for i, by in zip(tap, window.rhs_dilation, strict=True)]
-        limits = [
-            start + (count - 1) * step + 1
-            for start, count, step in zip(starts, out, window.strides, strict=True)
-        ]
-        cut = {"starts": (0, *starts, 0), "limits": (images, *limits, channels)}
-        seen.append(f.emit(slice_, [x], **cut, steps=steps))
+    for tap in itertools.product(*[range(kernel[axis]) for axis in axes]):
+        starts, limits = [0] * rank, list(x.type.shape)
+        for axis, i in zip(axes, tap, strict=True):
+            starts[axis + 1] = start = i * window.rhs_dilation[axis]
+            limits[axis + 1] = start + (out[axis] - 1) * window.strides[axis] + 1
+        cut = {"starts": tuple(starts), "limits": tuple(limits)}
+        seen.append(f.emit(slice_, [x], **cut, steps=tuple(steps)))
     return seen
 
 

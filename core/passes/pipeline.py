@@ -26,6 +26,7 @@ from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
+from treadle.passes.stored import fuse_bytes
 from treadle.passes.turned import turn_rows
 from treadle.passes.unread import drop_unread
 from treadle.trace.lowering import Lowering, Multiplied
@@ -37,8 +38,7 @@ class Arithmetic(Protocol):
     """What passes ask of a target.
 
     widens_halves: whether it computes with half floats in float32.
-    multiplied: the half floats whose products and convolutions it has kernels for all
-      the same.
+    multiplied: the half floats, and bytes beside floats, of which it has products.
     integers: those of less than 32 bits whose products it sums in 32.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
@@ -82,6 +82,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_conversions, multiplied=multiplied.matrices),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, integers=target.integers),
+        partial(fuse_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )

@@ -408,7 +408,10 @@ class Collective(Host):
 
 class Multiplied(NamedTuple):
     """The half floats that a target has kernels for: of products of matrices, and of
-    convolutions."""
+    convolutions; and the floats beside which matrices may be of integers of a byte, and
+    which of these."""
 
     matrices: tuple[np.dtype, ...] = ()
     images: tuple[np.dtype, ...] = ()
+    beside_bytes: tuple[np.dtype, ...] = ()
+    bytes_: tuple[np.dtype, ...] = ()

@@ -12,6 +12,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
+from treadle.backends.cpu.bfloat.unit import BYTES, Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -41,7 +42,7 @@ from treadle.backends.cpu.target import (
     multiplies_singles,
 )
 from treadle.backends.memory import room, size_class
-from treadle.dtypes import bfloat16, float16
+from treadle.dtypes import bfloat16, float16, float32
 from treadle.fuse.lowering.launches import (
     Calls,
     Kernels,
@@ -99,7 +100,10 @@ class CPUTarget:
     @property
     def multiplied(self) -> Multiplied:
         pairs = (bfloat16,) if bfloat_unit() else ()
-        return Multiplied((*pairs, float16) if multiplies_singles() else pairs, pairs)
+        if not multiplies_singles():
+            return Multiplied(pairs, pairs, pairs, BYTES)
+        halves = *pairs, float16
+        return Multiplied(halves, pairs, (*halves, float32), BYTES)
 
     @property
     def integers(self) -> Sequence[np.dtype]:
@@ -135,8 +139,8 @@ class CPUTarget:
         """Chooses blocks and tasks."""
         what = product.contraction
         count = threads.num_threads()
-        if isinstance(what, Contraction) and what.half is not None:
-            speed = bfloat.unit(what.half).speed
+        if isinstance(what, Contraction) and what.packed is not None:
+            speed = bfloat.unit_for(Dtypes(*what.dtypes)).speed
             return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction) and what.short:
             speed = integers.unit(*what.dtypes[:2]).speed

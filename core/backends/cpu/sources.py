@@ -103,9 +103,10 @@ def _entry(launch: Launch) -> str:
 def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
-    if isinstance(what, Contraction) and what.half is not None:
-        few = bfloat_schedule.needs_few(what, bfloat.unit(what.half).speed)
-        return bfloat.source(Dtypes(*what.dtypes), _half_part(few))
+    if isinstance(what, Contraction) and what.packed is not None:
+        dtypes = Dtypes(*what.dtypes)
+        few = bfloat_schedule.needs_few(what, bfloat.unit_for(dtypes).speed)
+        return bfloat.source(dtypes, _half_part(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
@@ -235,7 +236,7 @@ def foreseen(
                 )
                 if len(parts) == 1:
                     yield gemm.source(dtype, *parts)
-            elif not images and given.issubset(integers.DTYPES):
+            elif not images and dtype.kind != "f" and given <= {*integers.DTYPES}:
                 a, b = operands
                 yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
@@ -292,10 +293,11 @@ def for_other_sizes(steps: Sequence[Step]) -> Iterable[native.Source]:
         what = step.product.contraction if isinstance(step, ProductStep) else None
         if not isinstance(what, Contraction) or what.short:
             continue
-        if what.half is None:
+        given = Dtypes(*what.dtypes)
+        if what.packed is None:
             source = gemm.source(what.dtype, gemm.Part.ALL)
-        elif bfloat.unit(what.half).speed.turned_rows:
-            source = bfloat.source(Dtypes(*what.dtypes), gemm.Part.ALL)
+        elif bfloat.unit_for(given).speed.turned_rows:
+            source = bfloat.source(given, gemm.Part.ALL)
         else:
             continue
         found[source.key] = source

@@ -202,7 +202,7 @@ class _Loop:
 
     def _product(self, kernel: ProductKernel) -> list[Scheduled] | None:
         what = kernel.contraction
-        if not isinstance(what, Contraction) or what.half or what.short:
+        if not isinstance(what, Contraction) or what.packed or what.short:
             return None
         if (what.b0, what.b1) != (1, 1) or self._root(kernel.b[0])[0] in self.owned:
             return None

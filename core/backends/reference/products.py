@@ -33,8 +33,8 @@ def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
     y = b.view(b_dtype, (*batch, what.k, what.n), astuple(what.b))
     out = c.view(dtype, (*batch, what.m, what.n), astuple(what.c))
     apart(out, x, y)
-    if what.half is not None:
-        x, y = x.astype(what.half), y.astype(what.half)
+    if what.packed is not None:
+        x, y = x.astype(what.packed), y.astype(what.packed)
     if what.short:
         x, y = x.astype(dtype), y.astype(dtype)
     for i in np.ndindex(batch):

@@ -8,7 +8,9 @@ import pytest
 import treadle as td
 from tests.core.ops.cases import Case
 from tests.core.ops.test_ops import CASES
+from treadle import dtypes
 from treadle.backends.cpu.device import CPUTarget
+from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.ops import RULES
 from treadle.compile import stages
 from treadle.ir.scalar import SCALARS
@@ -52,6 +54,18 @@ def test_elementwise_ops_are_written_in_scalar_instructions(name: str) -> None:
 
 def test_the_backend_has_every_scalar_instruction() -> None:
     assert set(RULES) == set(SCALARS)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
+def test_what_floats_have_others_have(kind: str) -> None:
+    given = [name for name in SCALARS if supported(name, dtypes.float32)]
+    assert [name for name in given if not supported(name, getattr(dtypes, kind))] == []
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16", "uint32"])
+def test_what_integers_have_others_have(kind: str) -> None:
+    given = [name for name in SCALARS if supported(name, dtypes.int32)]
+    assert [name for name in given if not supported(name, np.dtype(kind))] == []
 
 
 def test_an_expression_is_written_instruction_by_instruction() -> None:

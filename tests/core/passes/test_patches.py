@@ -68,8 +68,9 @@ def test_convolutions_of_integers(case: str) -> None:
 
 @needs_a_kernel
 @pytest.mark.parametrize("layout", [LAYOUTS[4], ("NCHW", "OIHW", "NCHW")], ids="-".join)
-def test_patches_of_bytes_are_bytes(layout: tuple[str, str, str]) -> None:
-    x, w = numbers((2, 5, 6, 9), "int8"), numbers((2, 2, 9, 7), "int8")
+@pytest.mark.parametrize("images", ["int8", "uint8"])
+def test_patches_of_bytes_are_bytes(layout: tuple[str, str, str], images: str) -> None:
+    x, w = numbers((2, 5, 6, 9), images), numbers((2, 2, 9, 7), "int8")
     if layout[0] == "NCHW":
         x, w = x.transpose(0, 3, 1, 2).copy(), w.transpose(3, 2, 0, 1).copy()
 
@@ -81,7 +82,7 @@ def test_patches_of_bytes_are_bytes(layout: tuple[str, str, str]) -> None:
         )
 
     program = build(td.jit(convolution).graph(x, w), CPUTarget())
-    assert products(program.plan) == [("int8", "int8", "int32")]
+    assert products(program.plan) == [(images, "int8", "int32")]
     wanted = jax.lax.conv_general_dilated(
         *(jnp.asarray(a, "int32") for a in (x, w)),
         *((1, 1), "SAME"),

@@ -46,9 +46,9 @@ def emit_few(
     tiles.define(b)
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     _emit_turned(b, tiles, by, c)
-    emit_task(b, "turned", a, by, Word.B + 4, _Turned(tiles))
+    emit_task(b, "turned", a, by, Word.B + 4, around=_Turned(tiles))
     _emit_streamed(b, tiles, by, c)
-    emit_task(b, "streamed", a, by, Word.B + 3, _Around(tiles))
+    emit_task(b, "streamed", a, by, Word.B + 3, around=_Around(tiles))
     return {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}
 
 

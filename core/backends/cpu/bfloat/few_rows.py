@@ -87,13 +87,15 @@ def emit_task(
     a: Operand,
     by: Operand,
     step: int,
+    along: int = SIDE,
     around: Around | None = None,
 ) -> None:
     """Defines a function of a task, which calls that of the same name for chunks of
     columns.
 
     step: which word says how far columns of B are apart, or rows, that are read side by
-    side. around: if given, lines of B are not read from those of memory on.
+    side. along: k that are read at a time: behind the last ones rows of A have zeros.
+    around: if given, lines of B are not read from those of memory on.
     """
     with b.function(
         f"define internal void @{name}_batch(ptr %args, ptr %scratch, i64 %b0, "
@@ -104,15 +106,18 @@ def emit_task(
         shifted = by.dtype.itemsize == 2 and around is None
         head = _head(b, by, start, args(step)) if shifted else "0"
         rows, skip = args(ProductWord.ROWS), args(ProductWord.A_OFFSET)
+        k = args(ProductWord.K)
+        end = b.op(f"and i64 {b.op(f'add i64 {k}, {along - 1}')}, {-along}")
+        # (Blocks of whole lines are not shifted by what is before the first one.)
+        end = k if along == SIDE else end
         a_at = b.op(f"getelementptr i8, ptr %scratch, i64 {skip}")
         with b.loop("0", rows) as i:
             source = operand_at(b, a, args, Word.A, i, "0")
             line = skipped(b, a_at, i, args(ProductWord.A_STRIDE))
             first = head if step == Word.B + 4 else "0"
-            with blocks(b, args(ProductWord.K), first, [("ptr", line)]) as (
-                turn,
-                count,
-            ):
+            with blocks(b, end, first, [("ptr", line)]) as (turn, count):
+                if along != SIDE:
+                    count = b.op(f"sub i64 {k}, {turn.index}")
                 value = a.read(b, a.at(b, source, turn.index), count, SIDE)
                 (place,) = turn.values
                 b(f"store {a.vector(SIDE)} {value}, ptr {place}, align 64")

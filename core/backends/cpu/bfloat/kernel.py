@@ -28,10 +28,15 @@ import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
 from treadle.backends.cpu.bfloat.pack import PACKERS, emit_pack
-from treadle.backends.cpu.bfloat.singles import SingleInstructions, SingleUnit
+from treadle.backends.cpu.bfloat.singles import (
+    FloatUnit,
+    SingleInstructions,
+    SingleUnit,
+)
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
+    BYTES,
     LINE_BYTES,
     PARTS,
     SIDE,
@@ -83,9 +88,11 @@ _CHUNK = 128  # columns that are packed at once
 
 
 def unit(dtype: np.dtype = bfloat16) -> Unit:
-    """What multiplies half floats on this machine."""
+    """What multiplies elements that are packed as a float on this machine."""
     if dtype == float16:
         return SingleUnit(SingleInstructions())
+    if dtype == _FLOAT32:
+        return FloatUnit(SingleInstructions())
     name = bfloat_unit()
     if name in (AMX, AMX_MODEL):
         return TileUnit(tiles.Instructions() if name == AMX else tiles.Model())
@@ -93,17 +100,27 @@ def unit(dtype: np.dtype = bfloat16) -> Unit:
     return VectorUnit(vectors.Instructions() if real else vectors.Model())
 
 
+def unit_for(dtypes: Dtypes) -> Unit:
+    """What multiplies elements of these dtypes: as halves, if any are."""
+    names = [dtype.name for dtype in dtypes]
+    small = {dtype for dtype in dtypes[:2] if dtype in BYTES}
+    halves = {*dtypes} - small - {_FLOAT32}
+    known = halves.issubset((bfloat16, float16)) and len(halves) < 2
+    if not known or not (halves or small):
+        raise NotImplementedError(
+            f"no product for {', '.join(names)}: only of bfloat16, float16 or integers "
+            "of a byte, and float32"
+        )
+    if halves or dtypes.b in BYTES:
+        return unit(*halves) if halves else unit(_FLOAT32)
+    return FloatUnit(SingleInstructions(), few=False)
+
+
 @functools.cache
 def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
     """The kernel of products for operands and results of these dtypes."""
     names = [dtype.name for dtype in dtypes]
-    halves = {dtype for dtype in dtypes if dtype != _FLOAT32}
-    if len(halves) != 1 or not halves.issubset((bfloat16, float16)):
-        raise NotImplementedError(
-            f"no product of halves for {', '.join(names)}: only of bfloat16 and "
-            "float32, or of float16 and float32"
-        )
-    found = unit(*halves)
+    found = unit_for(dtypes)
     key = f"{part.value}/{found.name}/{' '.join(names)}"
     if part is Part.ALL:
         others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)

@@ -1,4 +1,5 @@
-"""Vectors of floats, for products of float16: each element is a word of its own.
+"""Vectors of floats, for products of float16, and of floats beside integers of a byte:
+each element is a word of its own.
 
 Products of two of float16 are floats without rounding, and sums of them are rounded as
 those of float32: in the order of k, each product is added to the sum by one fused
@@ -9,12 +10,14 @@ they are, half as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from treadle.backends.cpu.bfloat.bytes import SingleBytes
 from treadle.backends.cpu.bfloat.few_rows import FLOATS, WORDS
 from treadle.backends.cpu.bfloat.unit import (
+    BYTES,
     SIDE,
     Dtypes,
     Operand,
@@ -26,9 +29,11 @@ from treadle.backends.cpu.bfloat.vectors import (
     Instructions,
     Kernel,
     Model,
+    Vectors,
     VectorUnit,
 )
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.dtypes import float16
 
 
@@ -40,8 +45,34 @@ class SingleUnit(VectorUnit):
     )
 
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
-        a, b, c = (Singles(dtype) for dtype in dtypes)
-        return a, b, c
+        a, b = (
+            SingleBytes(dtype) if dtype in BYTES else Singles(dtype)
+            for dtype in dtypes[:2]
+        )
+        return a, b, Singles(dtypes.c)
+
+
+class FloatUnit(SingleUnit):
+    """The same for floats beside integers of a byte: nothing is rounded.
+
+    few: whether B is of these, and read where it lies by few rows.
+    """
+
+    def __init__(self, vectors: Vectors, few: bool = True) -> None:
+        super().__init__(vectors)
+        self.name, self.reads = f"{vectors.name}-floats", few
+        if not few:
+            self.speed = replace(self.speed, turned_rows=0)
+
+    def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
+        a, b = (
+            SingleBytes(dtype) if dtype in BYTES else Floats(dtype)
+            for dtype in dtypes[:2]
+        )
+        return a, b, Floats(dtypes.c)
+
+    def few(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return super().few(b, a, by, c) if self.reads else {}
 
 
 @dataclass(frozen=True)
@@ -52,6 +83,7 @@ class Singles:
     dtype: np.dtype
     group = 1
     depth = 16
+    along = SIDE
     as_packed = False
 
     @property
@@ -102,20 +134,23 @@ class Singles:
         return b.op(f"fpext <{lanes} x half> {value} to {self.vector(lanes)}")
 
     def _halves(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
+        value = self._loaded(b, address, count, lanes)
+        change = "bitcast" if self.short else "fptrunc"
+        kind = f"<{lanes} x {self._moved}>"
+        return b.op(f"{change} {kind} {value} to <{lanes} x half>")
+
+    def _loaded(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         scalar, align = self._moved, self.dtype.itemsize
         kind = f"<{lanes} x {scalar}>"
         if count is None:
-            value = b.op(f"load {kind}, ptr {address}, align {align}")
-        else:
-            name = f"@llvm.masked.load.v{lanes}{scalar[0]}{8 * align}.p0"
-            mask = f"<{lanes} x i1>"
-            b.declare(f"{kind} {name}(ptr, {mask}, {kind})")
-            value = b.op(
-                f"call {kind} {name}(ptr align {align} {address}, "
-                f"{mask} {line_mask(b, count, lanes)}, {kind} zeroinitializer)"
-            )
-        change = "bitcast" if self.short else "fptrunc"
-        return b.op(f"{change} {kind} {value} to <{lanes} x half>")
+            return b.op(f"load {kind}, ptr {address}, align {align}")
+        name = f"@llvm.masked.load.v{lanes}{scalar[0]}{8 * align}.p0"
+        mask = f"<{lanes} x i1>"
+        b.declare(f"{kind} {name}(ptr, {mask}, {kind})")
+        return b.op(
+            f"call {kind} {name}(ptr align {align} {address}, "
+            f"{mask} {line_mask(b, count, lanes)}, {kind} zeroinitializer)"
+        )
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         scalar, align = self._moved, self.dtype.itemsize
@@ -129,6 +164,17 @@ class Singles:
             f"call void {name}({kind} {sums}, ptr align {align} {address}, "
             f"{mask} {line_mask(b, count)})"
         )
+
+
+class Floats(Singles):
+    """Floats that stay what they are."""
+
+    @property
+    def name(self) -> str:
+        return "floats"
+
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
+        return self._loaded(b, address, count, lanes)
 
 
 class SingleInstructions(Instructions):

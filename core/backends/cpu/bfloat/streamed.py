@@ -22,7 +22,14 @@ from treadle.backends.cpu.bfloat.few_rows import (
     emit_write,
     is_head,
 )
-from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_ROW, Operand, skipped
+from treadle.backends.cpu.bfloat.unit import (
+    BYTES,
+    SIDE,
+    SUMS_ROW,
+    Operand,
+    pairs_of_bytes,
+    skipped,
+)
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import Args, minimum, operand_at
@@ -46,7 +53,7 @@ def emit_streamed(b: Builder, unit: Adds, a: Operand, by: Operand, c: Operand) -
     """Defines ``streamed``: one task, of some batch elements and some columns."""
     for height in HEIGHTS:
         _emit_strip(b, unit, by, height)
-    emit_write(b, "streamed", c, _ORDER if by.group == 2 else None)
+    emit_write(b, "streamed", c, _ORDER if _interleaves(by) else None)
     with b.function(f"define internal void @streamed_columns({COLUMNS}, i64 %head)"):
         args = Args(b)
         k, step = args(ProductWord.K), args(Word.B + 3)
@@ -138,13 +145,17 @@ def _words(
     b: Builder, by: Operand, line: str, counts: list[str], rows: int
 ) -> list[str]:
     """Rows of B as words: of two, or one and zeros, of the first halves of pieces, and
-    of the second ones; of one, if elements are words."""
+    of the second ones (in order, if elements are bytes); of one, if elements are
+    words."""
     vector, found = by.vector(SIDE), []
     lines = [line]
     if rows == 2:
         lines.append(b.op(f"getelementptr i8, ptr {line}, i64 %step"))
     for part, count in enumerate(counts):
         places = [by.at(b, x, str(part * SIDE)) for x in lines]
+        if by.group == 2 and not _interleaves(by):
+            found += pairs_of_bytes(b, by.dtype, places, count)
+            continue
         values = [by.read(b, place, count, SIDE) for place in places]
         values += ["zeroinitializer"] * (2 - len(values))
         pair = ", ".join(f"{vector} {value}" for value in values)
@@ -155,6 +166,11 @@ def _words(
             kind = vector.replace(str(SIDE), str(len(picks)), 1)
             found.append(b.op(f"bitcast {kind} {value} to {WORDS}"))
     return found
+
+
+def _interleaves(by: Operand) -> bool:
+    """Whether columns of two rows are interleaved, as they lie in memory."""
+    return by.group == 2 and by.dtype not in BYTES
 
 
 def _interleaved(half: int) -> list[int]:

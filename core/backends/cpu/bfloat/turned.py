@@ -1,8 +1,9 @@
 """Products of few rows with a B along whose columns k is contiguous, as ``x @ w.T``.
 
-A line of each of sixteen columns, which has sixteen pairs, is loaded and turned, in
-registers: into vectors of one pair of all columns each, which meet all rows of A. The
-last 32 columns end with the columns, and only what no others write is written.
+A line of each of sixteen columns, which has sixteen pairs (or fours of bytes), is
+loaded and turned, in registers: into vectors of one pair of all columns each, which
+meet all rows of A. The last 32 columns end with the columns, and only what no others
+write is written.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import Args, minimum, operand_at
 
 _LANES = SIDE // 2
-_AT_ONCE = 4
-"""Pairs that are multiplied by one piece of assembly: what it reads is in registers."""
+_AT_ONCE = 8
+"""Elements of a column that are multiplied by one piece of assembly: what it reads is
+in registers."""
 
 
 def emit_turned(b: Builder, unit: Adds, a: Operand, by: Halves, c: Operand) -> None:
@@ -64,7 +66,7 @@ def emit_turned(b: Builder, unit: Adds, a: Operand, by: Halves, c: Operand) -> N
                     f"i64 {row}, i64 {rows}, i64 {n}, i64 {count}, i64 {over})"
                 )
         b("ret void")
-    emit_task(b, "turned", a, by, Word.B + 4)
+    emit_task(b, "turned", a, by, Word.B + 4, by.along)
 
 
 def _emit_tile(b: Builder, unit: Adds, by: Halves, height: int) -> None:
@@ -75,10 +77,13 @@ def _emit_tile(b: Builder, unit: Adds, by: Halves, height: int) -> None:
         "ptr readonly %b, i64 %step, i64 %k, i64 %head, ptr %sums)"
     ):
         rows = [skipped(b, "%a", str(i), "%a_row") for i in range(height)]
+        each = by.along // _LANES  # elements of a word
+        some = _AT_ONCE // each
         with b.loop("0", str(SIDE), str(_LANES)) as column:
             first = skipped(b, "%b", column, "%step")
             zeros = [(FLOATS, "zeroinitializer")] * height
-            with blocks(b, "%k", "%head", [*zeros, ("i64", "0")]) as (turn, count):
+            carried = [*zeros, ("i64", "0")]
+            with blocks(b, "%k", "%head", carried, by.along) as (turn, count):
                 *totals, at = turn.values
                 lines = [b.op(f"getelementptr i8, ptr {x}, i64 {at}") for x in rows]
                 place, columns = by.at(b, first, turn.index), []
@@ -86,20 +91,20 @@ def _emit_tile(b: Builder, unit: Adds, by: Halves, height: int) -> None:
                     columns.append(by.words(b, place, count))
                     place = b.op(f"getelementptr i8, ptr {place}, i64 %step")
                 words = unit.turned(b, columns)
-                for start in range(0, len(words), _AT_ONCE):
+                for start in range(0, len(words), some):
                     steps = [
                         [x]
-                        for word in words[start : start + _AT_ONCE]
+                        for word in words[start : start + some]
                         for x in by.packed(b, word)
                     ]
-                    at_k = 4 * (2 // by.group) * start
+                    at_k = 4 * each // by.group * start
                     places = [
                         b.op(f"getelementptr i8, ptr {line}, i64 {at_k}")
                         for line in lines
                     ]
                     sums = unit.added(b, [[x] for x in totals], places, steps)
                     totals = [x for (x,) in sums]
-                following = b.op(f"add i64 {at}, {4 * SIDE // by.group}")
+                following = b.op(f"add i64 {at}, {4 * by.along // by.group}")
                 turn.next = [*totals, following]
             at_sums = skipped(b, "%sums", column, 4)
             for i, total in enumerate(turn.values[:-1]):

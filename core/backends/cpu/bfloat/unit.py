@@ -11,6 +11,7 @@ To those of bfloat16 subnormal numbers are zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ import numpy as np
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16
+from treadle.dtypes import bfloat16, int8, uint8
 
 SIDE = 32
 """Rows and columns of a block."""
@@ -36,6 +37,7 @@ SUMS_BYTES = SIDE * SIDE * 4
 SUMS_ROW = SIDE * 4
 
 _MASK = f"<{SIDE} x i1>"
+_WORDS = f"<{WORDS} x i32>"
 
 BLOCK = (
     "ptr %a, ptr %b, ptr %sums, i64 %steps, i64 %parts, i1 %first, i1 %last, "
@@ -128,13 +130,17 @@ class Operand(Protocol):
 
 @runtime_checkable
 class Halves(Operand, Protocol):
-    """Elements of two bytes, or floats that are rounded to them."""
+    """Elements of two bytes, or floats that are rounded to them, or bytes."""
+
+    @property
+    def along(self) -> int:
+        """Elements of a line, as it is read: those of 16 words, whole as they lie."""
 
     def words(self, b: Builder, address: str, count: str) -> str:
-        """16 words of 32 elements of two bytes, of which there are `count`."""
+        """16 words of a line's elements, of which there are `count`."""
 
     def packed(self, b: Builder, words: str) -> list[str]:
-        """Vectors of words as they are packed, of words of two elements."""
+        """Vectors of words as they are packed, of words of a line."""
 
 
 class Unit(Protocol):
@@ -202,15 +208,100 @@ def line_mask(b: Builder, count: str, lanes: int = SIDE) -> str:
     return b.op(f"icmp slt {words} <{numbers}>, {limits}")
 
 
+def floats_of_bytes(b: Builder, dtype: np.dtype, value: str, lanes: int) -> str:
+    """Integers of a byte as floats."""
+    extend = "sext" if dtype == int8 else "zext"
+    long = b.op(f"{extend} <{lanes} x i8> {value} to <{lanes} x i32>")
+    return b.op(f"sitofp <{lanes} x i32> {long} to <{lanes} x float>")
+
+
+def bytes_loaded(b: Builder, address: str, count: str | None, lanes: int) -> str:
+    """Bytes, of which there are `count`; the others are zeros."""
+    kind, mask = f"<{lanes} x i8>", f"<{lanes} x i1>"
+    if count is None:
+        return b.op(f"load {kind}, ptr {address}, align 1")
+    name = f"@llvm.masked.load.v{lanes}i8.p0"
+    b.declare(f"{kind} {name}(ptr, {mask}, {kind})")
+    return b.op(
+        f"call {kind} {name}(ptr align 1 {address}, "
+        f"{mask} {line_mask(b, count, lanes)}, {kind} zeroinitializer)"
+    )
+
+
+def words_of_bytes(b: Builder, address: str, count: str) -> str:
+    """A line of bytes, of which there are `count`, as words."""
+    value = bytes_loaded(b, address, count, LINE_BYTES)
+    return b.op(f"bitcast <{LINE_BYTES} x i8> {value} to {_WORDS}")
+
+
+def joined(b: Builder, low: str, high: str) -> str:
+    """Pairs of the bits of floats that have no digits below those of bfloat16."""
+    bits = b.op(f"lshr {_WORDS} {low}, {splat(16)}")
+    return b.op(f"or {_WORDS} {bits}, {high}")
+
+
+def pairs_of_bytes(
+    b: Builder, dtype: np.dtype, places: Sequence[str], count: str
+) -> list[str]:
+    """32 pairs, in two vectors of words, of bytes at two places, or of those at one and
+    zeros: of the first `count`."""
+    halves = []
+    for place in places:
+        floats = floats_of_bytes(b, dtype, bytes_loaded(b, place, count, SIDE), SIDE)
+        bits = b.op(f"bitcast <{SIDE} x float> {floats} to <{SIDE} x i32>")
+        halves.append([_part(b, bits, start) for start in (0, WORDS)])
+    if len(halves) == 1:
+        halves.append(["zeroinitializer"] * 2)
+    return [joined(b, *pair) for pair in zip(*halves, strict=True)]
+
+
+def _part(b: Builder, words: str, start: int) -> str:
+    picks = ", ".join(f"i32 {start + i}" for i in range(WORDS))
+    both = f"<{SIDE} x i32> {words}, <{SIDE} x i32> poison"
+    return b.op(f"shufflevector {both}, <{WORDS} x i32> <{picks}>")
+
+
+def splat(number: int) -> str:
+    return f"<{', '.join([f'i32 {number}'] * WORDS)}>"
+
+
+def floats_in_words(b: Builder, dtype: np.dtype, words: str) -> list[str]:
+    """The bits of four vectors of floats: the first byte of each word, and so on.
+
+    A byte is among the digits of a float that is so large that the last bit of the byte
+    is one; what is too much is taken away. That takes no shift but for the upper bytes.
+    """
+    floats, sign = f"<{WORDS} x float>", 0x80 if dtype == int8 else 0
+    upper = b.op(f"lshr {_WORDS} {words}, {splat(16)}")
+    found = []
+    for half in (words, upper):
+        for place, large in ((0, 23), (8, 15)):
+            # With its sign turned around a byte is an unsigned one, and 128 too much.
+            bits = b.op(f"and {_WORDS} {half}, {splat(0xFF << place)}")
+            exponent = (127 + large) << 23 | sign << place
+            bits = b.op(f"xor {_WORDS} {bits}, {splat(exponent)}")
+            value = b.op(f"bitcast {_WORDS} {bits} to {floats}")
+            much = ", ".join([f"float {float((1 << large) + sign)}"] * WORDS)
+            value = b.op(f"fsub {floats} {value}, <{much}>")
+            found.append(b.op(f"bitcast {floats} {value} to {_WORDS}"))
+    return found
+
+
 def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
     """The operands of units that multiply bfloat16."""
     a, b, c = (Format(dtype, unit) for dtype in dtypes)
     return a, b, c
 
 
+BYTES = (int8, uint8)
+"""Integers that operands may have beside floats: all halves have their values. (Masks
+are small, and in batches, which is faster in floats.)"""
+
+
 @dataclass(frozen=True)
 class Format:
-    """How elements lie in memory: as bfloat16, or as floats that are rounded."""
+    """How elements lie in memory: as bfloat16, as floats that are rounded, or as
+    integers of a byte."""
 
     dtype: np.dtype
     unit: Rounds
@@ -227,9 +318,13 @@ class Format:
 
     @property
     def scalar(self) -> str:
+        if self.dtype in BYTES:
+            return "i8"
         return "i16" if self.short else "float"
 
-    name = scalar
+    @property
+    def name(self) -> str:
+        return self.dtype.name if self.dtype in BYTES else self.scalar
 
     def vector(self, lanes: int) -> str:
         return f"<{lanes} x i16>"
@@ -240,27 +335,43 @@ class Format:
 
     @property
     def _suffix(self) -> str:
-        return "v32i16" if self.short else "v32f32"
+        return {"i8": "v32i8", "i16": "v32i16", "float": "v32f32"}[self.scalar]
 
     def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
         assert lanes == SIDE, "a line and a group have as many elements"
         if count is None:
             value = b.op(f"load {self._memory}, ptr {address}, align {align}")
-            return value if self.short else self.unit.rounded(b, value)
+            return self._rounded(b, value)
         b.declare(f"{self._memory} {name}(ptr, {_MASK}, {self._memory})")
         value = b.op(
             f"call {self._memory} {name}(ptr align {align} {address}, "
             f"{_MASK} {line_mask(b, count)}, {self._memory} zeroinitializer)"
         )
-        return value if self.short else self.unit.rounded(b, value)
+        return self._rounded(b, value)
+
+    def _rounded(self, b: Builder, value: str) -> str:
+        if self.short:
+            return value
+        if self.dtype in BYTES:
+            value = floats_of_bytes(b, self.dtype, value, SIDE)
+        return self.unit.rounded(b, value)
+
+    @property
+    def along(self) -> int:
+        return LINE_BYTES if self.dtype in BYTES else SIDE
 
     def words(self, b: Builder, address: str, count: str) -> str:
+        if self.dtype in BYTES:
+            return words_of_bytes(b, address, count)
         value = self.read(b, address, count, SIDE)
-        return b.op(f"bitcast <{SIDE} x i16> {value} to <{WORDS} x i32>")
+        return b.op(f"bitcast <{SIDE} x i16> {value} to {_WORDS}")
 
     def packed(self, b: Builder, words: str) -> list[str]:
-        return [words]
+        if self.dtype not in BYTES:
+            return [words]
+        found = floats_in_words(b, self.dtype, words)
+        return [joined(b, *found[:2]), joined(b, *found[2:])]
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         value = self.unit.rounded(b, sums) if self.short else sums

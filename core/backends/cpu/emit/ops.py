@@ -185,12 +185,14 @@ def _rsqrt(instr: Instr, dtype: np.dtype, x: Value) -> Value:
 
 @rule("nextafter")
 def _nextafter(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
-    word = x.as_int()
+    short = half_name(dtype)
+    word, other = (packed(v, dtype) if short else v.as_int() for v in (x, y))
     # Away from zero, the bits of a float count up.
     outward = y.compare("ogt", x) ^ x.compare("olt", 0.0)
-    neighbour = (word + select(outward, word.like(1), -1)).as_float()
-    smallest = intrinsic("copysign", word.like(1).as_float(), y)
-    result = select(x.compare("oeq", 0.0), smallest, neighbour)
+    neighbour = word + select(outward, word.like(1), -1)
+    smallest = (other & (-1 << (bits(word.kind) - 1))) | 1
+    found = select(x.compare("oeq", 0.0), smallest, neighbour)
+    result = widened(found, dtype) if short else found.as_float()
     result = select(x.compare("oeq", y), y, result)
     return select(x.compare("uno", y), float("nan"), result)
 
@@ -325,10 +327,15 @@ def _saturate(x: Value, kind: str, signed: bool) -> Value:
     width = bits(kind)
     low = -(2.0 ** (width - 1)) if signed else 0.0
     beyond = 2.0 ** (width - signed)
-    to = f"fpto{'s' if signed else 'u'}i"
-    whole = x.cast(to, kind) if width > 16 else x.cast(to, "i32").cast("trunc", kind)
-    # Lanes out of range are poison up to here.
     greatest = (1 << (width - signed)) - 1
+    if width <= 16:
+        # Bounds are floats: each takes one instruction, of which NaN gives the bound.
+        inside = select(x.compare("ogt", low), x, low)
+        inside = select(inside.compare("olt", float(greatest)), inside, float(greatest))
+        whole = inside.cast("fptosi", "i32").cast("trunc", kind)
+        return select(x.is_nan(), 0, whole) if signed else whole
+    whole = x.cast(f"fpto{'s' if signed else 'u'}i", kind)
+    # Lanes out of range are poison up to here.
     whole = select(x.compare("oge", beyond), greatest, whole)
     whole = select(x.compare("ole", low), int(low), whole)
     return select(x.is_nan(), 0, whole)
@@ -385,8 +392,6 @@ def supported(name: str, dtype: np.dtype) -> bool:
     if name not in RULES or not native(dtype):
         return False
     is_bool, is_int = dtype.kind == "b", dtype.kind in "iu"
-    if name == "nextafter" and half_name(dtype):
-        return False
     if name in _FLOAT_ONLY and name != "rem":
         return not is_bool and not is_int
     if name in _INTEGER_ONLY:

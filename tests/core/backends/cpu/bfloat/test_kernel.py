@@ -264,7 +264,7 @@ def test_instructions_give_the_bits_of_the_model(dtypes: Dtypes) -> None:
 
 
 def test_errors_name_the_dtypes():
-    with pytest.raises(NotImplementedError, match="no product of halves for float16"):
+    with pytest.raises(NotImplementedError, match="no product for float16"):
         kernel.source(Dtypes(a=float16))
 
 

@@ -199,6 +199,26 @@ def test_nextafter(dtype: str) -> None:
     assert (same | (np.isnan(out) & np.isnan(expected))).all()
 
 
+@pytest.mark.parametrize(
+    "dtype", [np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)], ids=str
+)
+def test_nextafter_of_halves(dtype: np.dtype) -> None:
+    """Of all of them, towards some."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    for towards in (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1e-6):
+        y = np.full_like(x, towards)
+        out = np.zeros_like(x)
+        m = Maker((), x.size)
+        m.store(out, m.op("nextafter", m.load(x), m.load(y)))
+        m.run()
+        with np.errstate(all="ignore"):
+            # NumPy gives the first of two zeros, C (and NumPy of floats) the second.
+            expected = np.where(x == y, y, np.nextafter(x, y))
+        bits, wanted = out.view(np.uint16), expected.view(np.uint16)
+        both = np.isnan(out) & np.isnan(expected)
+        assert ((bits == wanted) | both).all()
+
+
 def test_threefry_words() -> None:
     first, second, both = (np.zeros(64, np.uint32) for _ in range(3))
     m = Maker((), 64)

@@ -54,7 +54,8 @@ def test_depthwise_convolutions_are_exact(shape, kernel, steps, groups, dtypes) 
         np.testing.assert_array_equal(found, expected)
 
 
-def test_depthwise_convolutions_of_bytes_are_those_of_floats() -> None:
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_depthwise_convolutions_of_bytes_are_those_of_floats(dtype: str) -> None:
     def convolve(x: Any, w: Any) -> Any:
         names = "NHWC", "HWIO", "NHWC"
         return lax.conv_general_dilated(
@@ -67,7 +68,7 @@ def test_depthwise_convolutions_of_bytes_are_those_of_floats() -> None:
             preferred_element_type=np.int32,
         )
 
-    x, w = numbers((2, 9, 8, 8), "int8"), numbers((3, 3, 1, 8), "int8")
+    x, w = numbers((2, 9, 8, 8), dtype), numbers((3, 3, 1, 8), "int8")
     graph = optimise(td.jit(convolve).graph(x, w), CPUTarget())
     assert "float32" in {
         v.type.dtype.name

@@ -1,0 +1,185 @@
+"""Products of floats read integers of a byte as they are: weights that are stored as
+these, in a quarter of the memory.
+
+Programs convert them, and multiply them by scales, of which each row of the result, or
+each column, has one. Behind the product these are fewer, and come with its epilogue::
+
+    x @ (w.astype(x.dtype) * scale).T  =  (x @ w.T) * scale[:, 0]
+
+up to rounding: sums, and scales, are float32 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.dims import is_dim, one
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ops.arithmetic import mul
+from treadle.ops.cast import convert
+from treadle.ops.dot import dot_general, free_axes
+from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.passes.integers import Unconverted, applied
+from treadle.passes.rewrite import mentions
+from treadle.trace.lowering import Elementwise, Join, Multiplied, View
+
+
+class _Stored(NamedTuple):
+    """An operand: bytes, exchanged axes of them, and a scale.
+
+    axes: of the operand, those along which there are several scales, in their order.
+    """
+
+    bytes_: Atom
+    orders: tuple[tuple[int, ...], ...] = ()
+    scale: Atom | None = None
+    axes: tuple[int, ...] = ()
+
+
+class _FuseBytes(Unconverted):
+    floats: tuple[np.dtype, ...]
+
+    def equation(self, eq: Equation) -> None:
+        types = {a.type.dtype for a in (*eq.inputs, *eq.outputs)}
+        if eq.op is not dot_general or not types <= {*self.floats}:
+            self.keep(eq)
+            return
+        found = [self._stored(a) for a in eq.inputs]
+        places = [_places(eq, side) for side in (0, 1)]
+        for side, stored in enumerate(found):
+            if stored is None:
+                continue
+            along_sum = not {*stored.axes} <= {*places[side]}
+            if along_sum or not self._lies(stored.bytes_):
+                found[side] = None
+        if not any(found):
+            self.keep(eq)
+            return
+        inputs = [
+            self.read(a) if stored is None else self._bytes(stored, eq.source)
+            for a, stored in zip(eq.inputs, found, strict=True)
+        ]
+        scales = [
+            (stored.scale, [where[axis] for axis in stored.axes])
+            for stored, where in zip(found, places, strict=True)
+            if stored is not None and stored.scale is not None
+        ]
+        self._scaled(eq, inputs, scales)
+
+    def _stored(self, a: Atom) -> _Stored | None:
+        """What an operand is made of, if that is bytes."""
+        if self.dtype(a) is not None:
+            return _Stored(a)
+        eq = self.made.get(a)
+        if eq is None:
+            return None
+        if eq.op is transpose:
+            order, inner = eq.params["permutation"], self._stored(eq.inputs[0])
+            if inner is None:
+                return None
+            axes = tuple(order.index(axis) for axis in inner.axes)
+            return inner._replace(orders=(*inner.orders, order), axes=axes)
+        if eq.op is convert and dtypes.is_float(eq.inputs[0].type.dtype):
+            return self._stored(eq.inputs[0])
+        if eq.op is not mul:
+            return None
+        for given, scale in (eq.inputs, eq.inputs[::-1]):
+            if self.dtype(given) is not None and given.type.shape == a.type.shape:
+                return self._with_scale(given, scale)
+        return None
+
+    def _lies(self, a: Atom) -> bool:
+        """Whether it lies in memory as bytes: what is computed element by element, as
+        masks are, is computed as floats as soon."""
+        eq = self.made.get(a)
+        if eq is None:
+            return True
+        if eq.op is convert or isinstance(eq.op.lowering, View | Join):
+            return all([self._lies(x) for x in eq.inputs])
+        return not isinstance(eq.op.lowering, Elementwise)
+
+    def _with_scale(self, given: Atom, scale: Atom) -> _Stored | None:
+        eq = self.made.get(scale)
+        if not scale.type.shape:
+            return _Stored(given, scale=scale)
+        if eq is None or eq.op is not broadcast_in_dim:
+            return None
+        (scale,), dims = eq.inputs, eq.params["dims"]
+        shape, axes = given.type.shape, []
+        for size, axis in zip(scale.type.shape, dims, strict=True):
+            stretched = not is_dim(size) and size == 1 and not one(shape[axis])
+            axes += [] if stretched else [axis]
+        return _Stored(given, scale=scale, axes=tuple(axes))
+
+    def _bytes(self, stored: _Stored, source: str) -> Atom:
+        found = self.unconverted(stored.bytes_)
+        for order in stored.orders:
+            (found,) = self.emit(transpose, [found], {"permutation": order}, source)
+        return found
+
+    def _scaled(
+        self,
+        eq: Equation,
+        inputs: Sequence[Atom],
+        scales: Sequence[tuple[Atom, list[int]]],
+    ) -> None:
+        """The product, and what its result is multiplied by along some axes."""
+        (out,) = eq.outputs
+        if not scales:
+            self.emit(eq.op, inputs, eq.params, eq.source, [out])
+            return
+        wide = ArrayType(out.type.shape, dtypes.float32)
+        (result,) = self.emit(eq.op, inputs, eq.params, eq.source, [Var(wide)])
+        short = out.type.dtype != dtypes.float32
+        for i, (scale, axes) in enumerate(scales):
+            by = self._along(eq, self.read(scale), axes)
+            final = [out] if i == len(scales) - 1 and not short else None
+            (result,) = self.emit(mul, [result, by], {}, eq.source, final)
+        if short:
+            to = {"dtype": out.type.dtype}
+            self.emit(convert, [result], to, eq.source, [out])
+
+    def _along(self, eq: Equation, scale: Atom, axes: Sequence[int]) -> Atom:
+        """A scale along axes of the result."""
+        shape = eq.outputs[0].type.shape
+
+        def emit(op: Any, **params: Any) -> Atom:
+            return self.emit(op, [scale], params, eq.source)[0]
+
+        if scale.type.dtype != dtypes.float32:
+            scale = emit(convert, dtype=dtypes.float32)
+        sizes = tuple(shape[axis] for axis in axes)
+        if scale.type.shape != sizes:
+            scale = emit(reshape, shape=sizes)
+        if not axes:
+            return scale
+        order = tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
+        if order != tuple(range(len(axes))):
+            scale = emit(transpose, permutation=order)
+        return emit(broadcast_in_dim, shape=shape, dims=tuple(sorted(axes)))
+
+
+def _places(eq: Equation, side: int) -> dict[int, int]:
+    """Which axis of the result each axis of an operand is, that isn't summed."""
+    contract, batch = eq.params["contract"], eq.params["batch"]
+    free = [
+        free_axes(a.type.ndim, c, b)
+        for a, c, b in zip(eq.inputs, contract, batch, strict=True)
+    ]
+    first = len(batch[0]) + side * len(free[0])
+    found = {axis: i for i, axis in enumerate(batch[side])}
+    return found | {axis: first + i for i, axis in enumerate(free[side])}
+
+
+def fuse_bytes(graph: Graph, multiplied: Multiplied) -> Graph:
+    """Makes conversions of integers of a byte to floats, which lose nothing, part of
+    the products that read them, if the target has kernels for these."""
+    if not multiplied.beside_bytes or not mentions(graph, (dot_general,)):
+        return graph
+    how = {"integers": multiplied.bytes_, "floats": multiplied.beside_bytes}
+    return applied(_FuseBytes, graph, **how)
