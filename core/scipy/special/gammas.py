@@ -74,6 +74,12 @@ def _gammasgn_of(x: Any) -> Any:
     return tnp.where(x == 0, tnp.copysign(1.0, x), tnp.where(x != x, x, sign))
 
 
+def _sign_below(x: Any) -> Any:
+    """The sign of what is divided by the gamma function: at its poles that is 0."""
+    pole = (x < 0) & (tnp.floor(x) == x)
+    return tnp.where(pole, 1.0, _gammasgn_of(x))
+
+
 def gamma(x: ArrayLike, /) -> Array:
     """The gamma function."""
     return _gamma_of(*floats("gamma", x))
@@ -121,7 +127,7 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
 
 def _poch_of(z: Any, m: Any) -> Any:
     ends = z + m
-    sign = gammasgn(ends) * gammasgn(z)
+    sign = gammasgn(ends) * _sign_below(z)
     value = sign * tnp.exp(gammaln(ends) - gammaln(z))
     far = z > epsilon(z) ** (-1 / 3) * tnp.maximum(1.0, m * m)
     value = tnp.where(far, _power(*(tnp.where(far, x, 1.0) for x in (z, m))), value)
@@ -227,7 +233,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 
 def _beta_of(a: Any, b: Any) -> Any:
-    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
+    sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
     return sign * tnp.exp(betaln(a, b))
 
 
