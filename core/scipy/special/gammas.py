@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from treadle.np.made import floating_function
 from treadle.np.operands import ArrayLike, as_array
 from treadle.ops import unary
 from treadle.run.array import Array
-from treadle.scipy.operands import floats, whole
+from treadle.scipy.operands import floats, in_single, whole
 from treadle.scipy.special.elementary import xlog1py
 from treadle.scipy.special.loops import epsilon
 
@@ -82,7 +83,7 @@ def _sign_below(x: Any) -> Any:
 
 def gamma(x: ArrayLike, /) -> Array:
     """The gamma function."""
-    return _gamma_of(*floats("gamma", x))
+    return in_single(_gamma_of, "gamma", x)
 
 
 def _gamma_of(x: Any) -> Any:
@@ -100,7 +101,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
             f"factorial: exact=True is not there{at(user_source())}\n"
             "Use `math.factorial` of an int."
         )
-    return _factorial_of(*floats("factorial", n))
+    return in_single(_factorial_of, "factorial", n)
 
 
 def _factorial_of(n: Any) -> Any:
@@ -110,7 +111,7 @@ def _factorial_of(n: Any) -> Any:
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d, an int."""
     d = whole("multigammaln", "the dimension d", d, 1)
-    return _multigammaln_of(d, *floats("multigammaln", a))
+    return in_single(partial(_multigammaln_of, d), "multigammaln", a)
 
 
 def _multigammaln_of(d: int, a: Any) -> Any:
@@ -122,7 +123,7 @@ def _multigammaln_of(d: int, a: Any) -> Any:
 
 def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
     """Pochhammer's symbol, ``Γ(z + m) / Γ(z)``."""
-    return _poch_of(*floats("poch", z, m))
+    return in_single(_poch_of, "poch", z, m)
 
 
 def _poch_of(z: Any, m: Any) -> Any:
@@ -159,7 +160,7 @@ def comb(
             f"comb: exact=True is not there{at(user_source())}\n"
             "Use `math.comb` of ints."
         )
-    return _comb_of(repetition, *floats("comb", N, k))
+    return in_single(partial(_comb_of, repetition), "comb", N, k)
 
 
 def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
@@ -198,7 +199,7 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     >>> td.scipy.special.betaln(1.0, 1e6)
     Array(-13.8155, dtype=float32)
     """
-    return _betaln(*floats("betaln", a, b))
+    return in_single(_betaln, "betaln", a, b)
 
 
 def _betaln_of(a: Any, b: Any) -> Any:
@@ -229,7 +230,7 @@ def _betaln_jvp(primals: Any, tangents: Any) -> Any:
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The beta function, ``Γ(a) Γ(b) / Γ(a + b)``."""
-    return _beta_of(*floats("beta", a, b))
+    return in_single(_beta_of, "beta", a, b)
 
 
 def _beta_of(a: Any, b: Any) -> Any:
@@ -274,7 +275,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> Array:
     >>> td.scipy.special.zeta(2.0)
     Array(1.6449, dtype=float32)
     """
-    return _zeta_of(*floats("zeta", x, 1.0 if q is None else q))
+    return in_single(_zeta_of, "zeta", x, 1.0 if q is None else q)
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
