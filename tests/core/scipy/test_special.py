@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jsp
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
@@ -390,3 +391,27 @@ def test_beyond_the_largest_number(name: str) -> None:
     wanted = getattr(scipy.special, name)(x)
     np.testing.assert_allclose(getattr(special, name)(x), wanted, rtol=1e-12)
     np.testing.assert_allclose(td.jit(getattr(special, name))(x), wanted, rtol=1e-12)
+
+
+HALVES = ("dawsn", "erfcx", "expi", "i0", "ndtr", "gamma")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_floats_are_rounded_once(dtype: str) -> None:
+    x = np.linspace(0.05, 4.9, 200).astype(dtype)
+    wide = x.astype("float64")
+
+    def functions(x: Any) -> list[Any]:
+        values = [getattr(special, name)(x) for name in HALVES]
+        # Where its logarithm is 0 that of the beta function has few digits.
+        return [*values, special.poch(x, 2.5), special.betaln(x + 8, x + 8)]
+
+    wanted = functions(wide)
+    for found in (functions(x), td.jit(functions)(x)):
+        for name, f, w in zip([*HALVES, "poch", "betaln"], found, wanted, strict=True):
+            assert f.dtype == dtype
+            eps = float(ml_dtypes.finfo(dtype).eps)
+            close = {"rtol": 1.1 * eps, "atol": 0.1 * eps, "err_msg": name}
+            with np.errstate(over="ignore"):
+                rounded = np.asarray(w).astype(dtype).astype("float64")
+            np.testing.assert_allclose(np.asarray(f, "float64"), rounded, **close)

@@ -289,13 +289,14 @@ def lgamma(x: Value) -> Value:
     series = polynomial(inverse * inverse, _STIRLING) * inverse
     log_shifted = log(shifted)
     value = (shifted - 0.5) * log_shifted - shifted + 0.9189385332046728 + series
-    value = value - log(product)
     value = select(reflected.compare("oeq", INF), INF, value)
     fraction = x - intrinsic("roundeven", x)
     sine = sin(fraction * PI)
-    mirror = log(PI / magnitude(sine)) - value
+    # One logarithm for the steps to 8 and for the reflection, π / |sin(π x)|.
+    factor = select(mirrored, magnitude(sine) / (product * PI), product)
+    result = select(mirrored, -value, value) - log(factor)
     whole = fraction.compare("oeq", 0.0) & x.compare("ole", 0.0)
-    result = select(whole, INF, select(mirrored, mirror, value))
+    result = select(whole, INF, result)
     return select(magnitude(x).compare("oeq", INF), INF, result)
 
 
