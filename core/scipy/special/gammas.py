@@ -168,7 +168,7 @@ def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
         n = n + k - 1
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1.0), tnp.where(inside, k, 0.0)
-    ways = tnp.exp(-tnp.log1p(n) - betaln(n - k + 1, k + 1))
+    ways = tnp.exp(-tnp.log1p(n) - betaln_with(n - k + 1, k + 1, n + 2))
     return tnp.where(inside, ways, 0.0)
 
 
@@ -199,33 +199,45 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     >>> td.scipy.special.betaln(1.0, 1e6)
     Array(-13.8155, dtype=float32)
     """
-    return in_single(_betaln, "betaln", a, b)
+    return in_single(_betaln_of, "betaln", a, b)
 
 
 def _betaln_of(a: Any, b: Any) -> Any:
+    return betaln_with(a, b, a + b)
+
+
+def _with_total(a: Any, b: Any, total: Any) -> Any:
     small, large = tnp.minimum(a, b), tnp.maximum(a, b)
     far, both = large >= _LARGE, small >= _LARGE
-    few = gammaln(small) + gammaln(large) - gammaln(small + large)
+    # Of each as it was given: what is the same everywhere is computed once.
+    of_a, of_b = gammaln(a), gammaln(b)
+    few = of_a + of_b - gammaln(total)
     high = tnp.where(far, large, _LARGE)
     low = tnp.where(both, small, _LARGE)
     ratio = tnp.where(far, small, 1.0) / high
     # log Γ(large) - log Γ(small + large), in its large parts by hand.
     rest = stirling(high) - stirling(high * (1 + ratio))
-    one = gammaln(small) + rest + small - small * tnp.log(high * (1 + ratio))
+    one = (
+        tnp.where(a < b, of_a, of_b)
+        + rest
+        + small
+        - small * tnp.log(high * (1 + ratio))
+    )
     one = one - xlog1py(high - 0.5, ratio)
     two = 0.5 * math.log(2 * math.pi) - 0.5 * tnp.log(high) + rest + stirling(low)
     two = two + (low - 0.5) * tnp.log(ratio / (1 + ratio)) - high * tnp.log1p(ratio)
     return tnp.where(both, two, tnp.where(far, one, few))
 
 
-_betaln = custom_jvp(_betaln_of)
+betaln_with = custom_jvp(_with_total)
+"""`betaln` of floats, which is also given their sum."""
 
 
-@_betaln.defjvp
+@betaln_with.defjvp
 def _betaln_jvp(primals: Any, tangents: Any) -> Any:
-    (a, b), (da, db) = primals, tangents
-    both = digamma(a + b)
-    return _betaln(a, b), (digamma(a) - both) * da + (digamma(b) - both) * db
+    (a, b, total), (da, db, both) = primals, tangents
+    tangent = digamma(a) * da + digamma(b) * db - digamma(total) * both
+    return betaln_with(a, b, total), tangent
 
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
@@ -235,7 +247,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 def _beta_of(a: Any, b: Any) -> Any:
     sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
-    return sign * tnp.exp(betaln(a, b))
+    return sign * tnp.exp(_betaln_of(a, b))
 
 
 # The zeta function --------------------------------------------------------------------
