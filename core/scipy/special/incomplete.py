@@ -206,13 +206,17 @@ _BETA_SETTLED = 60.0
 """After how many terms derivatives have their digits, at whole parameters too."""
 
 
+def _nothing(a: Any, b: Any, x: Any) -> Any:
+    return 0.0 * x
+
+
 def _betainc_of(a: Any, b: Any, x: Any, settled: float) -> Any:
     good = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
     large = good & large_betas.is_near(*_or(good, (a, b, x), (1.0, 1.0, 0.5)))
     near = cond(
         tnp.any(large),
         large_betas.lower,
-        lambda a, b, x: 0.0 * x,
+        _nothing,
         *_or(large, (a, b, x), (1e6, 1e6, 0.5)),
     )
     p, q, y = _or(good & ~large, (a, b, x), (1.0, 1.0, 0.5))
