@@ -103,9 +103,14 @@ def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
             f"{at(user_source())}\nPass `x.filled(value)`, or `x.data` and `x.mask`."
         )
     if not dtypes.is_supported(array.dtype):
+        fix = f"Convert it to one of {', '.join(d.name for d in dtypes.ALL)}."
+        if not array.dtype.isnative:
+            fix = (
+                "Its bytes are in another machine's order: pass "
+                "`x.astype(x.dtype.newbyteorder('='))`."
+            )
         raise TypeError(
-            f"arrays of dtype {array.dtype} are not supported{at(user_source())}\n"
-            f"Convert it to one of {', '.join(d.name for d in dtypes.ALL)}."
+            f"arrays of dtype {array.dtype} are not supported{at(user_source())}\n{fix}"
         )
     return ArrayType(array.shape, array.dtype)
 

@@ -218,12 +218,16 @@ def full(
     return placed(broadcast_in_dim(value, shape=shape, dims=()), device)
 
 
+def _given(dtype: DTypeLike | None, default: np.dtype) -> np.dtype:
+    return default if dtype is None else dtypes.canonical(dtype)
+
+
 def zeros(
     shape: int | Shape, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Zeros, as float32 by default."""
     shape = as_shape("zeros", shape)
-    return placed(full_of(shape, 0, dtypes.canonical(dtype or dtypes.float32)), device)
+    return placed(full_of(shape, 0, _given(dtype, dtypes.float32)), device)
 
 
 def ones(
@@ -231,7 +235,7 @@ def ones(
 ) -> Array:
     """Ones, as float32 by default."""
     shape = as_shape("ones", shape)
-    return placed(full_of(shape, 1, dtypes.canonical(dtype or dtypes.float32)), device)
+    return placed(full_of(shape, 1, _given(dtype, dtypes.float32)), device)
 
 
 def empty(
@@ -252,7 +256,7 @@ def full_like(
     """An array of the shape and dtype of x with one value everywhere."""
     t = typeof(operand("full_like", x))
     lengths = t.shape if shape is None else shape
-    return full(lengths, fill_value, dtype or t.dtype, device=device)
+    return full(lengths, fill_value, _given(dtype, t.dtype), device=device)
 
 
 def zeros_like(

@@ -72,7 +72,7 @@ def insert(
 
     Args:
       places: an integer, a slice, or integers: the places before which the values go,
-        counted in x. An integer takes all values; several take one each.
+        counted in x. One takes all values; several take one each.
 
     >>> import treadle.numpy as tnp
     >>> tnp.insert(tnp.array([1, 2, 3]), 1, 9)
@@ -85,10 +85,13 @@ def insert(
     new = as_array(cast(operand("insert", values), array.dtype))
     new = reshape(new, (1,) * (array.ndim - new.ndim) + new.shape)
     where = _as_places("insert", places, n)
-    one = not typeof(where).ndim
+    scalar = not typeof(where).ndim
+    # A list of one place takes all values, too.
+    one = scalar or (not is_dim(where.shape[0]) and where.shape[0] == 1)
     if one:
-        if typeof(operand("insert", values)).ndim:
+        if scalar and typeof(operand("insert", values)).ndim:
             new = moveaxis(new, 0, number)
+        where = where.reshape(())
         count = new.shape[number]
     else:
         (count,) = typeof(where).shape

@@ -58,7 +58,9 @@ def indices(
     """
     shape = as_shape("indices", dimensions)
     wide = any([dtypes.of_index(n) == dtypes.int64 for n in shape])
-    want = dtypes.canonical(dtype or (dtypes.int64 if wide else dtypes.int32))
+    want = dtypes.canonical(
+        (dtypes.int64 if wide else dtypes.int32) if dtype is None else dtype
+    )
     if not sparse:
         each = [iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))]
         return stack(each) if each else ones((0,), want)

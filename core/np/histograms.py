@@ -58,7 +58,12 @@ def bincount(
     >>> tnp.bincount(tnp.array([0, 2, 2]), length=4)
     Array([1, 0, 2, 0], dtype=int32)
     """
-    array = as_array(ravel(operand("bincount", x)))
+    array = as_array(operand("bincount", x))
+    if array.ndim != 1:
+        raise ValueError(
+            f"bincount counts the elements of a vector, got {array.type}"
+            f"{at(user_source())}\nFlatten it: `x.ravel()`."
+        )
     if not dtypes.is_integer(array.dtype) and array.dtype != dtypes.bool_:
         raise TypeError(
             f"bincount counts integers, got {array.type}{at(user_source())}"
@@ -135,6 +140,11 @@ def histogram_bin_edges(
     same = low == high
     low, high = (select_where(same, v + d, v) for v, d in ((low, -0.5), (high, 0.5)))
     (count,) = as_shape("histogram", bins)
+    if none(count):
+        raise ValueError(
+            f"histogram: there must be one bin or more, got bins={bins!r}"
+            f"{at(user_source())}"
+        )
     return cast(linspace(low, high, count + 1), array.dtype)
 
 
@@ -208,9 +218,18 @@ def histogram2d(
     """
     if np.ndim(bins) == 1 and len(bins) not in (1, 2):
         bins = [bins, bins]
-    points = stack([ravel(x), ravel(y)], 1)
+    points = stack([_vector("histogram2d", v) for v in (x, y)], 1)
     counts, edges = histogramdd(points, bins, range, density, weights)
     return counts, edges[0], edges[1]
+
+
+def _vector(name: str, x: Any) -> Any:
+    x = operand(name, _as_operand(x))
+    if typeof(x).ndim != 1:
+        raise ValueError(
+            f"{name} takes a vector for each axis, got {typeof(x)}{at(user_source())}"
+        )
+    return x
 
 
 def histogramdd(

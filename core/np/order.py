@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import equal_shapes
 from treadle.errors import at, user_source
 from treadle.np.operands import (
     ArrayLike,
     as_array,
-    broadcast,
     cast,
     one_axis,
     operand,
@@ -123,8 +123,13 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     columns = [operand("lexsort", k) for k in reversed([*keys])]
     if not columns:
         raise TypeError(f"lexsort takes one key or more{at(user_source())}")
-    columns = [as_array(k) for k in broadcast("lexsort", columns)]
+    columns = [as_array(k) for k in columns]
     shape = columns[0].shape
+    if not all(equal_shapes(c.shape, shape) for c in columns):
+        raise ValueError(
+            f"lexsort: keys have one shape, got {[c.shape for c in columns[::-1]]}"
+            f"{at(user_source())}"
+        )
     if not shape:
         return as_array(np.int32(0))
     number = one_axis("lexsort", axis, len(shape))

@@ -166,7 +166,7 @@ def _extreme(
             pairwise = bitwise_or if op is reduce.reduce_max else bitwise_and
         return pairwise(out, initial)
     kept = _kept(t.shape, axes)
-    if initial is None and 0 not in kept:
+    if initial is None and 0 in [t.shape[a] for a in axes]:
         shown = f"shape {t.shape}"
         raise ValueError(_NO_ELEMENTS.format(name, shown, at(user_source())))
     if not keepdims:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle import dtypes
-from treadle.dims import is_dim
+from treadle.dims import equal_shapes, is_dim
 from treadle.errors import at, user_source
 from treadle.np.binary import clip, mod, select_where
 from treadle.np.complex_parts import real
@@ -118,6 +118,11 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
       right: whether the upper edge (of decreasing bins: the lower) belongs to a bin.
     """
     x, edges = promoted("digitize", x, bins)
+    if typeof(edges).ndim != 1:
+        raise ValueError(
+            f"digitize: bins are a vector of edges, got {typeof(edges)}"
+            f"{at(user_source())}"
+        )
     n = typeof(edges).shape[0]
     side = "left" if right else "right"
     if none(n):
@@ -144,7 +149,8 @@ def interp(
 
     Raises:
       TypeError: if x or `xp` are complex; `fp` may be.
-      ValueError: if `left` or `right` is another word.
+      ValueError: if `left` or `right` is another word, or `xp` and `fp` are no vectors
+        of one length.
     """
     for name, value in (("x", x), ("xp", xp)):
         if dtypes.is_complex(typeof(as_array(value)).dtype):
@@ -156,6 +162,13 @@ def interp(
         as_array(as_inexact("interp", as_array(v)))
         for v in promoted("interp", x, xp, fp)
     )
+    if typeof(keys).ndim != 1 or not equal_shapes(
+        typeof(keys).shape, typeof(values).shape
+    ):
+        raise ValueError(
+            f"interp: xp and fp are vectors of one length, got {typeof(keys)} and "
+            f"{typeof(values)}{at(user_source())}"
+        )
     if dtypes.is_complex(typeof(values).dtype):
         at_x, keys = real(at_x), real(keys)
     if period is not None:

@@ -27,6 +27,7 @@ from treadle.np.operands import (
     broadcast,
     broadcast_to_shape,
     cast,
+    none,
     operand,
     promoted,
 )
@@ -250,6 +251,8 @@ def cov(
     if dtype is not None:
         variables = [cast(v, dtypes.canonical(dtype)) for v in variables]
     x, *more = [_variables("cov", v, rowvar) for v in variables]
+    if none(typeof(x).shape[0]):
+        return full((0, 0), 0, typeof(x).dtype)
     if more:
         x = concatenate([x, *more])
     if ddof is None:

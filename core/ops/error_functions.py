@@ -105,7 +105,7 @@ def _ndtri(m: Any, p: Any) -> Any:
     tail = y * chebyshev(m, tables.NDTRI, 1.0 / y)
     # At 0 the series meets infinity.
     tail = m.where(less > 0.0, tail, y)
-    central = -2.0 * _ROOT_HALF * m.erf_inv(2.0 * less - 1.0)
+    central = 2.0 * _ROOT_HALF * m.erf_inv(1.0 - 2.0 * less)
     return odd(m, p - 0.5, m.where(less < _TAIL, tail, central))
 
 

@@ -62,7 +62,8 @@ def _ci(m: Any, x: Any) -> Any:
     small = square * chebyshev(m, tables.CI_SMALL, square)
     small = small + m.log(x) + EULER
     f, g = _auxiliary(m, x)
-    large = m.where(x > 1e15, 0.0 * f, f * m.sin(x) - g * m.cos(x))
+    large = f * m.sin(x) - g * m.cos(x)
+    large = m.where(x < math.inf, large, 0.0 * f)
     return m.where(x > 4.0, large, small)
 
 

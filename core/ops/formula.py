@@ -1,7 +1,7 @@
 """Elementwise ops that are declared by one formula.
 
 The formula is run on NumPy arrays, in float64, as the meaning of the op, and on
-registers by the compiler, in scalar instructions.
+registers by the compiler, in scalar instructions; of half floats in float32.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class _Reference:
     @staticmethod
     def multiply_add(x: Any, y: Any, z: Any) -> Any:
         return x * y + z
+
+
+_SINGLE = np.dtype(np.float32)
 
 
 class _Term:
@@ -112,8 +115,14 @@ def formula_op(
         return np.asarray(formula(_Reference, *wide)).astype(dtype)
 
     def expression(write: Any, *elements: Element) -> Element:
+        dtype = elements[0].dtype
+        half = dtype.itemsize == 2
+        if half:
+            # One rounding, of the result: series of halves would have few digits left.
+            elements = tuple([write("convert", e, dtype=_SINGLE) for e in elements])
         m = _Written(elements[0].dtype)
-        return formula(m, *[_Term(write, e) for e in elements]).element
+        value = formula(m, *[_Term(write, e) for e in elements]).element
+        return write("convert", value, dtype=dtype) if half else value
 
     return elementwise(
         name,

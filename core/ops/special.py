@@ -2,7 +2,7 @@
 
 The special functions run in float64 whatever the operand's dtype. `math` has erf, erfc
 and lgamma; digamma is its asymptotic series after recurrence [1]; the inverse of erf is
-Giles' rational start [2] polished by Newton steps; polygamma is the Euler-Maclaurin
+Giles' start [2] polished by Halley's steps; polygamma is the Euler-Maclaurin
 series of the Hurwitz zeta function [3].
 
 [1] Abramowitz and Stegun, Handbook of Mathematical Functions, 6.3.5 and 6.3.18 (1964).
@@ -39,6 +39,19 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
+_DIGAMMA = (*(-1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12),)
+
+
+def cotangent(x: Any) -> Any:
+    """cot(π x), exactly 0 halfway between its poles and accurate beside both."""
+    off = x - np.round(x)
+    size = np.abs(off)
+    beside = np.tan(np.pi * np.where(size > 0.25, 0.5 - size, size))
+    with np.errstate(divide="ignore"):
+        value = np.where(size > 0.25, beside, 1 / beside)
+    return np.copysign(value, off)
+
+
 def _digamma(x: float) -> float:
     if math.isnan(x) or x == -math.inf:
         return math.nan
@@ -47,14 +60,16 @@ def _digamma(x: float) -> float:
     if x <= 0:
         if x == math.floor(x):
             return math.nan
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * x)
+        return _digamma(1 - x) - math.pi * float(cotangent(np.float64(x)))
     total = 0.0
     while x < 10:
         total -= 1 / x
         x += 1
     y = 1 / (x * x)
-    tail = y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y / 132))))
-    return total + math.log(x) - 0.5 / x - tail
+    tail = 0.0
+    for c in _DIGAMMA:
+        tail = tail * y + c
+    return total + math.log(x) - 0.5 / x + tail * y
 
 
 _CENTRAL = (
@@ -67,16 +82,24 @@ _TAIL = (
 )
 
 
+_GILES = 16.0
+"""How far the coefficients are meant for: as far as float32 goes."""
+
+
 def _erf_inv(x: float) -> float:
     if not abs(x) < 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
     w = -math.log((1 - x) * (1 + x))
-    coefficients, w = (_CENTRAL, w - 2.5) if w < 5 else (_TAIL, math.sqrt(w) - 3)
+    table, t = (_CENTRAL, w - 2.5) if w < 5 else (_TAIL, math.sqrt(w) - 3)
     p = 0.0
-    for c in coefficients:
-        p = p * w + c
+    for c in table:
+        p = p * t + c
     y = p * x
-    for _ in range(2):
+    if w > _GILES:
+        # erfc(y) = exp(-y²) / (y √π), nearly.
+        tail = -math.log((1 - abs(x)) * math.sqrt(math.pi))
+        y = math.copysign(math.sqrt(tail - 0.5 * math.log(tail)), x)
+    for _ in range(6):
         # In the tails the complement keeps the digits that erf has lost, near 0 erf
         # those that the complement has.
         if abs(x) < 0.5:
@@ -86,7 +109,9 @@ def _erf_inv(x: float) -> float:
         slope = 2 / math.sqrt(math.pi) * math.exp(-y * y)
         if slope == 0:
             break
-        y += math.copysign(1, y) * error / slope
+        step = error / slope
+        # Halley's method: the second derivative is -2 y times the first.
+        y += math.copysign(1, y) * step / (1 + abs(y) * step)
     return y
 
 
@@ -128,8 +153,7 @@ def polygamma_run(x: Any, *, n: int) -> Any:
     series = np.polyval([*polygamma_series(n), 0.0], r * r)
     factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
     value = factor * (total + r**n * (1 / n + r / 2 + series))
-    cotangent = 1 / np.tan(np.pi * (wide - np.round(wide)))
-    slope = math.pi ** (n + 1) * np.polyval(cotangent_derivative(n), cotangent)
+    slope = math.pi ** (n + 1) * np.polyval(cotangent_derivative(n), cotangent(wide))
     mirror = (-1) ** n * value - slope
     pole = mirrored & (wide == np.floor(wide)) & np.isfinite(wide)
     result = np.where(pole, math.copysign(math.inf, factor), mirror)

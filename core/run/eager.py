@@ -51,7 +51,7 @@ class EagerInterpreter(Interpreter):
             if "\n  at " not in str(error):
                 raise type(error)(f"{error}{at(user_source())}") from None
             raise
-        results = run(op, [as_numpy(a) for a in args], params)
+        results = _apart(op, args, params)
         arrays = [_wrap(r, t) for r, t in zip(results, out_types, strict=True)]
         return arrays if op.multiple else arrays[0]
 
@@ -69,6 +69,29 @@ class EagerInterpreter(Interpreter):
 
 class Elsewhere(EagerInterpreter):
     """Current in a block that has a default device of its own."""
+
+
+def _apart(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    """The results of an op, not in memory of the caller's, who may write to it."""
+    arrays = [as_numpy(a) for a in args]
+    results = run(op, arrays, params)
+    theirs = [a for a in args if isinstance(a, np.ndarray)]
+    if not theirs:
+        return results
+    shared = [r for r in results if _shares(r, theirs)]
+    if not shared:
+        return results
+    # What is repeated stays a view: of a copy of what it repeats.
+    if sum(r.nbytes for r in shared) > sum(a.nbytes for a in theirs):
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        return run(op, [as_numpy(a) for a in copies], params)
+    return [r.copy() if _shares(r, theirs) else r for r in results]
+
+
+def _shares(result: Any, arrays: Sequence[np.ndarray]) -> bool:
+    return isinstance(result, np.ndarray) and any(
+        [np.may_share_memory(result, a) for a in arrays]
+    )
 
 
 def _wrap(data: Any, type: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from treadle import dtypes
@@ -54,6 +55,12 @@ def single_at_least(xs: list[Any]) -> tuple[list[Any], Any]:
     if dtype.itemsize == 2:
         return [cast(x, dtypes.float32) for x in xs], dtype
     return xs, dtype
+
+
+def in_single(function: Callable[..., Any], name: str, *args: ArrayLike) -> Any:
+    """A function of floats, computed in float32 where the operands are half floats."""
+    wide, dtype = single_at_least(floats(name, *args))
+    return cast(function(*wide), dtype)
 
 
 def whole(name: str, what: str, n: Any, low: int) -> int:

@@ -114,8 +114,12 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
     return _power_of(unary.log1p(x), lmbda)
 
 
+_SMALL = 1e-30
+
+
 def _power_of(log: Any, lmbda: Any) -> Any:
-    zero = eq(lmbda, 0.0)
+    # The power of so small a number underflows beside 1.
+    zero = lt(unary.abs_(lmbda), _SMALL)
     safe = select(zero, 1.0, lmbda)
     # By log² / 2 it goes on, so that there is a derivative by lmbda at 0.
     finite = select(is_finite(log), log, 0.0)

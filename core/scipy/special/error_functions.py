@@ -15,7 +15,7 @@ from treadle.np.operands import ArrayLike, as_array, as_inexact, cast
 from treadle.ops import error_functions as ops
 from treadle.ops import unary
 from treadle.run.array import Array
-from treadle.scipy.operands import floats
+from treadle.scipy.operands import floats, in_single
 from treadle.trace.value import typeof
 
 erf = floating_function(unary.erf, "erf", "The error function.")
@@ -42,7 +42,7 @@ log_ndtr = floating_function(
 def ndtr(x: ArrayLike, /) -> Array:
     """The distribution function of the normal distribution: with which probability a
     normal number is below x."""
-    return _ndtr_of(*floats("ndtr", x))
+    return in_single(_ndtr_of, "ndtr", x)
 
 
 def _ndtr_of(x: Any) -> Any:
@@ -76,7 +76,7 @@ def owens_t(h: ArrayLike, a: ArrayLike, /) -> Array:
     >>> td.scipy.special.owens_t(1.0, 0.5)
     Array(0.0431, dtype=float32)
     """
-    return _owens_t(*floats("owens_t", h, a))
+    return in_single(_owens_t, "owens_t", h, a)
 
 
 def _owens_t_of(h: Any, a: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from treadle.np.made import floating_function
 from treadle.np.operands import ArrayLike, as_array
 from treadle.ops import unary
 from treadle.run.array import Array
-from treadle.scipy.operands import floats, whole
+from treadle.scipy.operands import floats, in_single, whole
 from treadle.scipy.special.elementary import xlog1py
 from treadle.scipy.special.loops import epsilon
 
@@ -74,9 +75,15 @@ def _gammasgn_of(x: Any) -> Any:
     return tnp.where(x == 0, tnp.copysign(1.0, x), tnp.where(x != x, x, sign))
 
 
+def _sign_below(x: Any) -> Any:
+    """The sign of what is divided by the gamma function: at its poles that is 0."""
+    pole = (x < 0) & (tnp.floor(x) == x)
+    return tnp.where(pole, 1.0, _gammasgn_of(x))
+
+
 def gamma(x: ArrayLike, /) -> Array:
     """The gamma function."""
-    return _gamma_of(*floats("gamma", x))
+    return in_single(_gamma_of, "gamma", x)
 
 
 def _gamma_of(x: Any) -> Any:
@@ -94,7 +101,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
             f"factorial: exact=True is not there{at(user_source())}\n"
             "Use `math.factorial` of an int."
         )
-    return _factorial_of(*floats("factorial", n))
+    return in_single(_factorial_of, "factorial", n)
 
 
 def _factorial_of(n: Any) -> Any:
@@ -104,7 +111,7 @@ def _factorial_of(n: Any) -> Any:
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d, an int."""
     d = whole("multigammaln", "the dimension d", d, 1)
-    return _multigammaln_of(d, *floats("multigammaln", a))
+    return in_single(partial(_multigammaln_of, d), "multigammaln", a)
 
 
 def _multigammaln_of(d: int, a: Any) -> Any:
@@ -116,12 +123,12 @@ def _multigammaln_of(d: int, a: Any) -> Any:
 
 def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
     """Pochhammer's symbol, ``Γ(z + m) / Γ(z)``."""
-    return _poch_of(*floats("poch", z, m))
+    return in_single(_poch_of, "poch", z, m)
 
 
 def _poch_of(z: Any, m: Any) -> Any:
     ends = z + m
-    sign = gammasgn(ends) * gammasgn(z)
+    sign = gammasgn(ends) * _sign_below(z)
     value = sign * tnp.exp(gammaln(ends) - gammaln(z))
     far = z > epsilon(z) ** (-1 / 3) * tnp.maximum(1.0, m * m)
     value = tnp.where(far, _power(*(tnp.where(far, x, 1.0) for x in (z, m))), value)
@@ -153,7 +160,7 @@ def comb(
             f"comb: exact=True is not there{at(user_source())}\n"
             "Use `math.comb` of ints."
         )
-    return _comb_of(repetition, *floats("comb", N, k))
+    return in_single(partial(_comb_of, repetition), "comb", N, k)
 
 
 def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
@@ -161,7 +168,7 @@ def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
         n = n + k - 1
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1.0), tnp.where(inside, k, 0.0)
-    ways = tnp.exp(-tnp.log1p(n) - betaln(n - k + 1, k + 1))
+    ways = tnp.exp(-tnp.log1p(n) - betaln_with(n - k + 1, k + 1, n + 2))
     return tnp.where(inside, ways, 0.0)
 
 
@@ -192,43 +199,55 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     >>> td.scipy.special.betaln(1.0, 1e6)
     Array(-13.8155, dtype=float32)
     """
-    return _betaln(*floats("betaln", a, b))
+    return in_single(_betaln_of, "betaln", a, b)
 
 
 def _betaln_of(a: Any, b: Any) -> Any:
+    return betaln_with(a, b, a + b)
+
+
+def _with_total(a: Any, b: Any, total: Any) -> Any:
     small, large = tnp.minimum(a, b), tnp.maximum(a, b)
     far, both = large >= _LARGE, small >= _LARGE
-    few = gammaln(small) + gammaln(large) - gammaln(small + large)
+    # Of each as it was given: what is the same everywhere is computed once.
+    of_a, of_b = gammaln(a), gammaln(b)
+    few = of_a + of_b - gammaln(total)
     high = tnp.where(far, large, _LARGE)
     low = tnp.where(both, small, _LARGE)
     ratio = tnp.where(far, small, 1.0) / high
     # log Γ(large) - log Γ(small + large), in its large parts by hand.
     rest = stirling(high) - stirling(high * (1 + ratio))
-    one = gammaln(small) + rest + small - small * tnp.log(high * (1 + ratio))
+    one = (
+        tnp.where(a < b, of_a, of_b)
+        + rest
+        + small
+        - small * tnp.log(high * (1 + ratio))
+    )
     one = one - xlog1py(high - 0.5, ratio)
     two = 0.5 * math.log(2 * math.pi) - 0.5 * tnp.log(high) + rest + stirling(low)
     two = two + (low - 0.5) * tnp.log(ratio / (1 + ratio)) - high * tnp.log1p(ratio)
     return tnp.where(both, two, tnp.where(far, one, few))
 
 
-_betaln = custom_jvp(_betaln_of)
+betaln_with = custom_jvp(_with_total)
+"""`betaln` of floats, which is also given their sum."""
 
 
-@_betaln.defjvp
+@betaln_with.defjvp
 def _betaln_jvp(primals: Any, tangents: Any) -> Any:
-    (a, b), (da, db) = primals, tangents
-    both = digamma(a + b)
-    return _betaln(a, b), (digamma(a) - both) * da + (digamma(b) - both) * db
+    (a, b, total), (da, db, both) = primals, tangents
+    tangent = digamma(a) * da + digamma(b) * db - digamma(total) * both
+    return betaln_with(a, b, total), tangent
 
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The beta function, ``Γ(a) Γ(b) / Γ(a + b)``."""
-    return _beta_of(*floats("beta", a, b))
+    return in_single(_beta_of, "beta", a, b)
 
 
 def _beta_of(a: Any, b: Any) -> Any:
-    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
-    return sign * tnp.exp(betaln(a, b))
+    sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
+    return sign * tnp.exp(_betaln_of(a, b))
 
 
 # The zeta function --------------------------------------------------------------------
@@ -268,7 +287,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> Array:
     >>> td.scipy.special.zeta(2.0)
     Array(1.6449, dtype=float32)
     """
-    return _zeta_of(*floats("zeta", x, 1.0 if q is None else q))
+    return in_single(_zeta_of, "zeta", x, 1.0 if q is None else q)
 
 
 def _zeta_of(x: Any, q: Any) -> Any:

@@ -11,12 +11,13 @@ import math
 from typing import Any
 
 import treadle.numpy as tnp
+from treadle.api.branch import cond
 from treadle.api.custom import custom_jvp
 from treadle.api.linear import jvp
 from treadle.np.operands import ArrayLike, cast
 from treadle.run.array import Array
 from treadle.scipy.operands import floats, single_at_least
-from treadle.scipy.special import large_gammas
+from treadle.scipy.special import large_betas, large_gammas
 from treadle.scipy.special.elementary import xlog1py, xlogy
 from treadle.scipy.special.gammas import betaln, digamma, gammaln, stirling
 from treadle.scipy.special.loops import fraction, series
@@ -47,10 +48,7 @@ def _log_density(a: Any, x: Any) -> Any:
     """``a log(x) - x - log Γ(a)``, not as the difference of large numbers."""
     large = a > _LARGE
     wide = tnp.where(large, a, _LARGE)
-    mu = (x - wide) / wide
-    close = tnp.abs(mu) < large_gammas.NEAR
-    eta = large_gammas.deviation(tnp.where(close, mu, 0.0))
-    apart = tnp.where(close, 0.5 * eta * eta, mu - tnp.log1p(mu))
+    apart = large_gammas.apart((x - wide) / wide)
     # The logarithm of Γ by Stirling's formula, less that of the other factors.
     exact = -wide * apart + 0.5 * tnp.log(wide / (2 * math.pi))
     small = tnp.where(large, 1.0, a)
@@ -208,9 +206,20 @@ _BETA_SETTLED = 60.0
 """After how many terms derivatives have their digits, at whole parameters too."""
 
 
+def _nothing(a: Any, b: Any, x: Any) -> Any:
+    return 0.0 * x
+
+
 def _betainc_of(a: Any, b: Any, x: Any, settled: float) -> Any:
     good = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
-    p, q, y = (tnp.where(good, v, w) for v, w in ((a, 1.0), (b, 1.0), (x, 0.5)))
+    large = good & large_betas.is_near(*_or(good, (a, b, x), (1.0, 1.0, 0.5)))
+    near = cond(
+        tnp.any(large),
+        large_betas.lower,
+        _nothing,
+        *_or(large, (a, b, x), (1e6, 1e6, 0.5)),
+    )
+    p, q, y = _or(good & ~large, (a, b, x), (1.0, 1.0, 0.5))
     density = tnp.exp(xlogy(p, y) + xlog1py(q, -y) - betaln(p, q))
     # The fraction converges quickly below the mean, and its mirror image above.
     turned = y > (p + 1) / (p + q + 2)
@@ -225,7 +234,7 @@ def _betainc_of(a: Any, b: Any, x: Any, settled: float) -> Any:
         return tnp.where(2 * m == k, even, odd) * z, 1.0
 
     value = density / (first * fraction(terms, tnp.ones_like(z), settled))
-    value = tnp.where(turned, 1 - value, value)
+    value = tnp.where(large, near, tnp.where(turned, 1 - value, value))
     value = tnp.where(x <= 0, 0.0, tnp.where(x >= 1, 1.0, value))
     bad = ~(a > 0) | ~(b > 0) | ~(x >= 0) | ~(x <= 1)
     return tnp.where(bad | (a == math.inf) | (b == math.inf), math.nan, value)

@@ -64,6 +64,13 @@ def deviation(mu: Any) -> Any:
     return mu * tnp.sqrt(2 * q - 4 * q * q * r * series)
 
 
+def apart(mu: Any) -> Any:
+    """``μ - log(1 + μ)``, which is η²/2, with all its digits."""
+    close = tnp.abs(mu) < NEAR
+    eta = deviation(tnp.where(close, mu, 0.0))
+    return tnp.where(close, 0.5 * eta * eta, mu - tnp.log1p(mu))
+
+
 def near(a: Any, x: Any) -> tuple[Any, Any]:
     """The lower and the upper function."""
     eta = deviation((x - a) / a)

@@ -10,7 +10,7 @@ from treadle.np.operands import ArrayLike
 from treadle.run.array import Array
 from treadle.scipy.operands import reals
 from treadle.scipy.special.elementary import xlog1py, xlogy
-from treadle.scipy.special.gammas import betaln, gammaln
+from treadle.scipy.special.gammas import betaln, betaln_with, gammaln
 from treadle.scipy.special.incomplete import betainc, gammaincc
 from treadle.scipy.stats.distribution import Discrete
 
@@ -42,7 +42,7 @@ bernoulli = _Bernoulli(
 
 def _log_choices(n: Any, k: Any) -> Any:
     """The logarithm of in how many ways k of n can be chosen."""
-    return -betaln(n - k + 1, k + 1) - tnp.log1p(n)
+    return -betaln_with(n - k + 1, k + 1, n + 2) - tnp.log1p(n)
 
 
 binom = Discrete(

@@ -31,6 +31,33 @@ def test_a_copy_outlives_what_is_donated(
     assert td.jit(lambda x: tnp.copy(x) + x.copy())(kept).tolist() == [0, 2, 4, 6]
 
 
+VIEWS = {
+    "reshape": lambda x: tnp.reshape(x, (3, 2)),
+    "transpose": tnp.transpose,
+    "flip": tnp.flip,
+    "split": lambda x: tnp.split(x, 2)[0],
+    "broadcast_to": lambda x: tnp.broadcast_to(x, (4, 2, 3)),
+    "meshgrid": lambda x: tnp.meshgrid(x[0], x[1])[0],
+    "real": lambda x: tnp.real(x + 0j),
+    "atleast_3d": tnp.atleast_3d,
+    "unstack": lambda x: tnp.unstack(x)[0],
+    "stop_gradient": td.lax.stop_gradient,
+    "vmap": td.vmap(lambda row: row.reshape(3, 1)),
+    "remat": td.remat(lambda x: x),
+    "jvp": lambda x: td.jvp(tnp.ravel, (x,), (x,))[1],
+    "compiled": td.jit(tnp.ravel),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_what_the_caller_writes_changes_no_result(name: str) -> None:
+    mine = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = VIEWS[name](mine)
+    wanted = np.array(found)
+    mine[...] = -1
+    np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
 def test_copies_of_models() -> None:
     model = nn.Linear(2, 3, key=rng.key(0))
     for kept in (copy.deepcopy(model), tree.map(tnp.copy, model)):

@@ -52,6 +52,12 @@ SAME = {
     "polyder": lambda np: np.polyder(np.asarray([True, False, True])),
     "poly, matrix": lambda np: np.poly(np.asarray(X)),
     "unique": lambda np: np.unique(np.asarray(OUTSIDE), sorted=True),
+    "insert, one place": lambda np: np.insert(np.asarray(FEW), [1], np.asarray(FEW)),
+    "insert, one column": lambda np: np.insert(
+        np.asarray(X), [1], np.asarray(X[:, :1]), axis=1
+    ),
+    "cov of nothing": lambda np: np.cov(np.asarray(X[:0])),
+    "corrcoef of nothing": lambda np: np.corrcoef(np.asarray(X[:0]), np.asarray(FEW)),
     "size": lambda np: np.asarray(np.size(np.asarray(X), (0, 1))),
 }
 
@@ -122,6 +128,16 @@ def test_places_out_of_range_are_put_by_mode() -> None:
         (lambda: tnp.rot90(tnp.ones((2, 3)), axes=(0, -2)), ValueError, "no plane"),
         (lambda: tnp.signbit(tnp.array([1j])), TypeError, "c64"),
         (lambda: tnp.i0(tnp.array([1j])), TypeError, "c64"),
+        (lambda: tnp.max(X[:0, :0], axis=0), ValueError, "no elements"),
+        (lambda: tnp.bincount(OUTSIDE[None]), ValueError, r"i64\[1,4\]"),
+        (lambda: tnp.digitize(FEW, X), ValueError, r"f32\[4,4\]"),
+        (lambda: tnp.lexsort([FEW, FEW[:1]]), ValueError, r"\(3,\), \(1,\)"),
+        (lambda: tnp.interp(FEW, FEW[:1], FEW), ValueError, "one length"),
+        (lambda: tnp.histogram(FEW, 0), ValueError, "one bin"),
+        (lambda: tnp.histogram2d(X, X), ValueError, "vector for each axis"),
+        (lambda: tnp.zeros(3, 0), TypeError, "0 is not a dtype"),
+        (lambda: tnp.full_like(X, 1, ""), TypeError, "'' is not a dtype"),
+        (lambda: tnp.sin(X.astype(">f4")), TypeError, "newbyteorder"),
         (lambda: tnp.nanmean(X, dtype=int), TypeError, "average"),
         (lambda: tnp.sort(X, kind="bubble"), ValueError, "'stable'"),
         (lambda: tnp.unravel_index(3, (2, 2), "K"), ValueError, "'K'"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jsp
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
@@ -76,7 +78,21 @@ def _differences(f: Any, args: list[np.ndarray], i: int) -> np.ndarray:
 
 
 EXTREMES = {
-    "erfinv": [[1e-300, -1e-15, 1e-10, 1e-6, 0.1, 0.49, 0.51]],
+    "beta": [[0.5, -2.5, -0.5, 2.5], [-2.5, -0.5, -0.5, -0.3]],
+    "betainc": [
+        [1e4, 1e6, 1e8, 1e10, 1e20, 2e6, 1e8, 3e3, 1e5, 1e4, 1e5, 2.5],
+        [1e4, 1e6, 1e8, 1e10, 1e20, 1e6, 1.0, 5e3, 2e7, 1e4, 1e7, 3.5],
+        [0.5, 0.501, 0.49999, 0.5, 0.5, 0.6667, 1 - 1e-8, 0.35, 0.00496, 0.6, 0.1, 0.5],
+    ],
+    "boxcox": [[0.9, 1.5, 2.0, 0.0, 2.0], [5e-324, 1e-300, -1e-40, 1e-40, 1e-12]],
+    "boxcox1p": [[1e-100, -1e-100, 0.5], [1e-300, 5e-324, -1e-40]],
+    "digamma": [[-1.000000000001, -0.99999, -10.25, -0.5, 1.2, 1.5, 2.0, 10.0, 1e10]],
+    "erfinv": [
+        [
+            *[1e-300, -1e-15, 1e-10, 1e-6, 0.1, 0.49, 0.51],
+            *[0.99, -0.9999, 1 - 1e-8, 1 - 1e-12, 1e-15 - 1, 1 - 2**-53],
+        ]
+    ],
     "expn": [[0, 1, 2, 5, 2], [np.nan, np.nan, np.nan, 1.0, np.inf]],
     "poch": [[1e15, 1e300, 1e15, 1e6, 2e5, np.inf], [1, 1, -1, 1.5, -0.5, 2]],
     "rel_entr": [
@@ -95,6 +111,30 @@ def test_extreme_arguments(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=0)
 
 
+def test_the_cosine_integral_goes_on() -> None:
+    x = np.array([3.0, 1e14, 1e16, 1e20, 1e200, np.inf])
+    wanted = scipy.special.sici(x)
+    for found in (special.sici(x), td.jit(special.sici)(x)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-320)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 20])
+def test_polygamma_of_negative_numbers(n: int) -> None:
+    """By the sum of powers that it is: SciPy's has no digits there."""
+    x = np.array([-0.25, -0.5, -1.5, -2.5, -3.75, -7.4])
+    terms = [(v + np.arange(2000.0)) ** -(n + 1.0) for v in x]
+    wanted = [
+        math.fsum(t) + (v + 1999.5) ** -n / n for t, v in zip(terms, x, strict=True)
+    ]
+    wanted = (-1.0) ** (n + 1) * math.factorial(n) * np.array(wanted)
+    for found in (special.polygamma(n, x), td.jit(special.polygamma, static="n")(n, x)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8)
+
+
+def test_zeros_of_quantiles_have_no_sign() -> None:
+    assert not np.signbit(special.ndtri(np.array([0.5])))
+
+
 def test_derivatives_at_extreme_arguments() -> None:
     def entropies(x: Any, y: Any) -> Any:
         return special.rel_entr(x, y).sum()
@@ -104,6 +144,14 @@ def test_derivatives_at_extreme_arguments() -> None:
 
     def symbols(z: Any) -> Any:
         return special.poch(z, 2.0).sum()
+
+    def parts(a: Any, b: Any) -> Any:
+        return special.betainc(a, b, np.array([0.49, 0.5001])).sum()
+
+    a, step = np.array([1e4, 1e6]), 1e-3
+    moved = scipy.special.betainc([a + step, a - step], a, [0.49, 0.5001])
+    wanted = (moved[0] - moved[1]) / (2 * step)
+    np.testing.assert_allclose(td.jit(td.grad(parts))(a, a), wanted, rtol=1e-5)
 
     z = np.array([2.5, 1e15])
     np.testing.assert_allclose(td.grad(symbols)(z), 2 * z + 1)
@@ -343,3 +391,27 @@ def test_beyond_the_largest_number(name: str) -> None:
     wanted = getattr(scipy.special, name)(x)
     np.testing.assert_allclose(getattr(special, name)(x), wanted, rtol=1e-12)
     np.testing.assert_allclose(td.jit(getattr(special, name))(x), wanted, rtol=1e-12)
+
+
+HALVES = ("dawsn", "erfcx", "expi", "i0", "ndtr", "gamma")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_floats_are_rounded_once(dtype: str) -> None:
+    x = np.linspace(0.05, 4.9, 200).astype(dtype)
+    wide = x.astype("float64")
+
+    def functions(x: Any) -> list[Any]:
+        values = [getattr(special, name)(x) for name in HALVES]
+        # Where its logarithm is 0 that of the beta function has few digits.
+        return [*values, special.poch(x, 2.5), special.betaln(x + 8, x + 8)]
+
+    wanted = functions(wide)
+    for found in (functions(x), td.jit(functions)(x)):
+        for name, f, w in zip([*HALVES, "poch", "betaln"], found, wanted, strict=True):
+            assert f.dtype == dtype
+            eps = float(ml_dtypes.finfo(dtype).eps)
+            close = {"rtol": 1.1 * eps, "atol": 0.1 * eps, "err_msg": name}
+            with np.errstate(over="ignore"):
+                rounded = np.asarray(w).astype(dtype).astype("float64")
+            np.testing.assert_allclose(np.asarray(f, "float64"), rounded, **close)

@@ -30,7 +30,7 @@ from treadle.backends.cpu.math.exp import (
     split_exponent,
     with_sign,
 )
-from treadle.backends.cpu.math.trig import PI, cos, sin
+from treadle.backends.cpu.math.trig import PI, sin
 from treadle.ops.special import cotangent_derivative, polygamma_series
 
 # erf(x) = x P(x^2) for |x| <= 1.
@@ -289,14 +289,21 @@ def lgamma(x: Value) -> Value:
     series = polynomial(inverse * inverse, _STIRLING) * inverse
     log_shifted = log(shifted)
     value = (shifted - 0.5) * log_shifted - shifted + 0.9189385332046728 + series
-    value = value - log(product)
     value = select(reflected.compare("oeq", INF), INF, value)
     fraction = x - intrinsic("roundeven", x)
     sine = sin(fraction * PI)
-    mirror = log(PI / magnitude(sine)) - value
+    # One logarithm for the steps to 8 and for the reflection, π / |sin(π x)|.
+    factor = select(mirrored, magnitude(sine) / (product * PI), product)
+    result = select(mirrored, -value, value) - log(factor)
     whole = fraction.compare("oeq", 0.0) & x.compare("ole", 0.0)
-    result = select(whole, INF, select(mirrored, mirror, value))
+    result = select(whole, INF, result)
     return select(magnitude(x).compare("oeq", INF), INF, result)
+
+
+def _cotangent(fraction: Value) -> Value:
+    """cot(π x) of numbers up to 1/2, exactly 0 there."""
+    cosine = sin((0.5 - magnitude(fraction)) * PI)
+    return cosine / sin(fraction * PI)
 
 
 def digamma(x: Value) -> Value:
@@ -313,9 +320,7 @@ def digamma(x: Value) -> Value:
     series = polynomial(z, _DIGAMMA) * z
     value = log(shifted) - inverse * 0.5 + series - total
     fraction = x - intrinsic("roundeven", x)
-    angle = fraction * PI
-    sine, cosine = sin(angle), sin(angle + PI / 2)
-    mirror = value - cosine / sine * PI
+    mirror = value - _cotangent(fraction) * PI
     result = select(mirrored, mirror, value)
     pole = fraction.compare("oeq", 0.0) & x.compare("ole", 0.0)
     return select(pole, NAN, result)
@@ -338,8 +343,7 @@ def polygamma(x: Value, n: int) -> Value:
     factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
     value = (series * whole_power(inverse, n) + total) * factor
     fraction = x - intrinsic("roundeven", x)
-    angle = fraction * PI
-    slope = polynomial(cos(angle) / sin(angle), cotangent_derivative(n))
+    slope = polynomial(_cotangent(fraction), cotangent_derivative(n))
     mirror = value * (-1.0) ** n - slope * PI ** (n + 1)
     pole = fraction.compare("oeq", 0.0)
     mirror = select(pole, math.copysign(INF, factor), mirror)
