@@ -42,6 +42,8 @@ _PARTS = {
     "treadle.tree": ("treadle.structure", "treadle.matching", "treadle.selection")
 }
 """Where else modules have public names from."""
+_NEXT = {"treadle.tree": ("treadle.optim.tree",)}
+"""Where else what is missing in a module is first looked for."""
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 """Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
@@ -123,7 +125,6 @@ _SYNONYMS = {
     "keystr": "treadle.tree.key_name",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
-    "l2loss": "treadle.nn.squared_error",
     "lambdalr": "treadle.optim.Schedule",
     "lgamma": "treadle.scipy.special.gammaln",
     "linearlr": "treadle.optim.linear_schedule",
@@ -432,7 +433,8 @@ def instead(module: str, name: str) -> str:
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
     alike = ""
-    for place in (module, *_LISTS, *_MODULES, *_LAST):
+    near = (module, *_NEXT.get(module, ()))
+    for place in (*near, *_LISTS, *_MODULES, *_LAST):
         for known, value in vars(import_module(place)).items():
             if _plain(known) == _plain(name) and _is_public(known, value, place):
                 found = f"{place}.{known}".replace(".np.", ".numpy.")

@@ -140,6 +140,7 @@ def key(seed: int | Array) -> Key:
     except TypeError:
         raise TypeError(
             f"key: a seed is an integer, got {seed!r:.60}{at(user_source())}"
+            + (f"\nWrite `key({seed:.0f})`." if _is_whole(seed) else "")
         ) from None
     if not -(2**63) <= number < 2**64:
         raise ValueError(f"key: seed {number} has more than 64 bits{at(user_source())}")
@@ -147,6 +148,10 @@ def key(seed: int | Array) -> Key:
     high = 0 if -(2**31) <= number < 2**32 else number >> 32
     words = [high & 0xFFFFFFFF, number & 0xFFFFFFFF]
     return Key(np.array(words, np.uint32))
+
+
+def _is_whole(seed: Any) -> bool:
+    return isinstance(seed, float) and seed.is_integer()
 
 
 def _words_of_array(seed: Any) -> Any:
@@ -241,7 +246,7 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     raise TypeError(
         f"{name}: shape must be a tuple of integers, got {shape!r:.60}"
         f"{at(user_source())}"
-        + (f"\nWrite `({shape},)`." if isinstance(shape, int) else "")
+        + (f"\nWrite `({shape},)`." if isinstance(shape, int | np.integer) else "")
     )
 
 

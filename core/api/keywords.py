@@ -1,6 +1,7 @@
-"""What is said of a call with a keyword that a function of the library doesn't have.
+"""What is said of a call with a keyword that a function of the library doesn't have,
+and of other errors of Python's own about our arrays.
 
-Python raises that error before any line of the function runs. Where the error passes a
+Python raises them before any line of a function runs. Where the error passes a
 `boundary`, or is shown because nobody has caught it (`show_remedies`), the call is
 looked up in the user's source: a call that fits pays nothing.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -34,6 +36,15 @@ _NONE = {
     "casting": "convert with `x.astype(dtype)`",
 }
 
+_UNFIT = re.compile(r"Object of type (\w+) is not JSON serializable")
+_NUMBERS = "`x.tolist()` gives lists of an array's numbers; `float(x)` a single one."
+_NO_FUNCTION = "object is not callable"
+_ATTRIBUTE = "`x.{0}` of an array is no method: write `x.{0}`"
+_OF_AXES = {
+    "size": ", which counts all elements; `x.shape` has the length of each axis: "
+    "`x.shape[0]`.",
+    "shape": ": `x.shape[0]` is the length of the first axis.",
+}
 _MARK = "_adds_remedies"
 """What hooks of ours have, also those of an import before this one."""
 
@@ -49,12 +60,17 @@ def add_remedy(
     """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
-    found = REFUSED.fullmatch(str(error))
-    call, traceback = None, error.__traceback__ if found else None
+    text = str(error)
+    if (unfit := _UNFIT.fullmatch(text)) and unfit[1] in _kinds_of_array():
+        error.add_note(_NUMBERS)
+    found, called = REFUSED.fullmatch(text), text.endswith(_NO_FUNCTION)
+    call, traceback = None, error.__traceback__ if found or called else None
     while traceback is not None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
             call = traceback
         traceback = traceback.tb_next
+    if called and call is not None and (name := _attribute_at(call)):
+        error.add_note(_ATTRIBUTE.format(name) + _OF_AXES.get(name, ""))
     if found is None:
         return
     trace = error.__traceback__
@@ -69,6 +85,25 @@ def add_remedy(
     parameters = inspect.signature(function).parameters
     if function.__name__ == found[1] and found[2] not in parameters:
         error.add_note(_remedy(function, found[2]))
+
+
+def _kinds_of_array() -> set[str]:
+    kinds, found = [Value], {Value.__name__}
+    while kinds:
+        below = kinds.pop().__subclasses__()
+        kinds += below
+        found.update(kind.__name__ for kind in below)
+    return found
+
+
+def _attribute_at(traceback: TracebackType) -> str:
+    """The attribute of an array that the user's line calls, or nothing."""
+    call = _call_at(traceback)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    name = call.func.attr
+    known = _value(call.func, traceback.tb_frame)
+    return name if isinstance(known, property) and not name.startswith("_") else ""
 
 
 def _called(traceback: TracebackType) -> Any:
