@@ -28,6 +28,10 @@ _LISTS = (
     "treadle.debug",
 )
 """Modules that consist of public names; the others here define theirs."""
+_BY_THEMSELVES = (
+    *("treadle.data", "treadle.checkpoint", "treadle.models", "treadle.weights"),
+)
+"""Such modules, too, whose names nobody looks for elsewhere."""
 _MODULES = (
     "treadle.tree",
     "treadle.np.fft",
@@ -58,6 +62,7 @@ _LATE = (
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
     "adcheckpoint": "treadle.remat",
+    "amp": "treadle.nn.Precision",
     "applyevery": "treadle.optim.multi_steps",
     "auroc": "treadle.metrics.ROCAUC",
     "autocast": "treadle.nn.Precision",
@@ -89,6 +94,8 @@ _SYNONYMS = {
     "cycliclr": "treadle.optim.cyclic_schedule",
     "dense": "treadle.nn.Linear",
     "densegeneral": "treadle.nn.LinearGeneral",
+    "cuda": "treadle.devices",
+    "dataloader": "treadle.data.Loader",
     "deviceget": "treadle.numpy.asarray",
     "diceloss": "treadle.nn.dice",
     "dotproductattention": "treadle.nn.attention",
@@ -203,6 +210,7 @@ _SYNONYMS = {
     "syncbatchnorm": "treadle.nn.BatchNorm",
     "tabulate": "treadle.nn.summary",
     "tensor": "treadle.numpy.array",
+    "tensordataset": "treadle.data.Loader",
     "tracerarrayconversionerror": "treadle.errors.TracerError",
     "tracerboolconversionerror": "treadle.errors.TracerError",
     "tracerintegerconversionerror": "treadle.errors.TracerError",
@@ -267,6 +275,7 @@ _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
     "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
+    "forward": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
@@ -279,6 +288,7 @@ _METHODS = {
     "`nn.parameters(module)`.",
     "statedict": "`weights.of(module)` is a dict of its arrays by name. To go on "
     "training later: `checkpoint.save(path, module)`.",
+    "registerforwardhook": "`nn.capture(module)(x)` gives what its layers give.",
     "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
     "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
     "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
@@ -455,6 +465,6 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in (*_LISTS, *_LAST) or (
+    return place in (*_LISTS, *_LAST, *_BY_THEMSELVES) or (
         getattr(value, "__module__", "") in (home, *_PARTS.get(place, ()))
     )

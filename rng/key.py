@@ -211,12 +211,20 @@ def clone(key: Key) -> Key:
     return Key(key.data ^ np.uint32(0))
 
 
+_APART = (
+    "\nThese may be the words of one: keys are trees. To map a function over a tree of "
+    "them, pass\n`is_leaf=lambda x: isinstance(x, rng.Key)`; of `key_data(key)`, "
+    "`wrap_key_data` makes a key again."
+)
+
+
 def _no_key(name: str, key: Any) -> str:
     shown = typeof(key) if is_array(key) else f"{type(key).__name__} {key!r:.60}"
     return (
         f"{name} takes a random key, got {shown}{at(user_source())}\n"
         "Make one: `key = rng.key(0)`; then give each use its own: "
         "`k1, k2 = rng.split(key)`."
+        + ("" if not is_array(key) or typeof(key).dtype != np.uint32 else _APART)
     )
 
 

@@ -33,6 +33,14 @@ _NONE = {
     "device": "arrays are moved by `td.device_put`",
     "order": "arrays have no order in memory that a program could see",
     "prevent_cse": "what is computed again is never taken from what there was before",
+    "reduction": "losses give one value an example: take `.mean()` or `.sum()`",
+    "ignore_index": "average those that count: `losses.mean(where=labels != index)`",
+    "betas": "they are `b1` and `b2` here",
+    "weight_decay": "put `optim.add_decayed_weights` before it in an `optim.chain`, or "
+    "take `optim.adamw`",
+    "batch_first": "axes of batches are the first ones",
+    "pin_memory": "arrays lie in the memory of the CPU",
+    "std": "scale what is drawn: `mean + std * rng.normal(key, shape)`",
     "casting": "convert with `x.astype(dtype)`",
 }
 
@@ -79,12 +87,14 @@ def add_remedy(
         if call is None:
             return
         function = inspect.unwrap(_called(call))
+    kind = function if isinstance(function, type) else None
+    function = function if kind is None else inspect.unwrap(kind.__init__)
     code = getattr(function, "__code__", None)
     if code is None or not is_ours(code.co_filename):
         return
     parameters = inspect.signature(function).parameters
     if function.__name__ == found[1] and found[2] not in parameters:
-        error.add_note(_remedy(function, found[2]))
+        error.add_note(_remedy(function, found[2], (kind or function).__name__))
 
 
 def _kinds_of_array() -> set[str]:
@@ -145,7 +155,7 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
     return None
 
 
-def _remedy(function: Any, keyword: str) -> str:
+def _remedy(function: Any, keyword: str, name: str) -> str:
     parameters = [
         p.replace(annotation=p.empty)
         for p in inspect.signature(function).parameters.values()
@@ -155,13 +165,13 @@ def _remedy(function: Any, keyword: str) -> str:
     names = [p.name for p in parameters]
     known = meant(keyword, names)
     place = _PLACES.get(keyword, len(names))
-    text = f"It is {function.__name__}{inspect.Signature(parameters)}"
+    text = f"It is {name}{inspect.Signature(parameters)}"
+    if keyword in _NONE:
+        return f"{text}: {_NONE[keyword]}."
     if known:
         return f"{text}: `{keyword}` is `{known}` here."
     if place < len(names):
         return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
-    if keyword in _NONE:
-        return f"{text}: {_NONE[keyword]}."
     return f"{text}."
 
 

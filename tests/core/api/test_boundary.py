@@ -14,7 +14,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import errors, nn, rng, spellings
+from treadle import data, errors, nn, optim, rng, spellings
 from treadle.api import keywords
 
 X = tnp.ones((3, 2))
@@ -216,6 +216,9 @@ KEYWORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "method": (lambda x: (x * 2).var(unbiased=False), "`unbiased` is `ddof` here"),
     "place": (lambda x: tnp.sum(input=x), "`input` is `x` here, and goes by its place"),
     "out": (lambda x: tnp.add(x, x, out=x), "take what is returned"),
+    "class": (lambda x: data.Loader(x, 2, num_workers=3), "`num_workers` is `workers`"),
+    "optimizer": (lambda x: optim.adamw(lr=0.1), "`lr` is `learning_rate` here"),
+    "reduction": (lambda x: nn.squared_error(x, x, reduction="mean"), "`.mean()`"),
     "transform": (lambda x: td.vmap(broken, in_dims=1), "`in_dims` is `in_axes` here"),
 }
 
