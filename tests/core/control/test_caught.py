@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -290,6 +291,38 @@ def in_harmless_methods(x: Any) -> Any:
             return grown(x)
 
 
+class Base:
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> Any:
+        return None
+
+
+class Above(Base):
+    def __exit__(self, kind: Any, *rest: Any) -> Any:
+        if kind is None:
+            return False
+        return super().__exit__(kind, *rest)
+
+
+class AboveSwallowing(Swallowing):
+    def __exit__(self, *error: Any) -> Any:
+        return super().__exit__(*error)
+
+
+def in_what_asks_above(x: Any) -> Any:
+    with Above(), tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory():
+        file.write(b"here")
+        return grown(x * 0.75)
+
+
+def around_a_while_in_what_asks_above(x: Any) -> Any:
+    with AboveSwallowing():
+        x = halved(x)
+    return x
+
+
 def raised_again(x: Any) -> Any:
     try:
         x = grown(x)
@@ -323,6 +356,7 @@ RAISES_IN = {
     around_a_while_in_a_stack: halved,
     around_a_while_in_a_property: halved,
     around_a_while_in_a_method: halved,
+    around_a_while_in_what_asks_above: halved,
     around_a_while_before_a_break: halved,
     around_a_while_before_a_return: halved,
     around_a_while_in_a_group: halved,
@@ -343,6 +377,7 @@ RAISES_IN = {
         around_a_while_in_a_stack,
         around_a_while_in_a_property,
         around_a_while_in_a_method,
+        around_a_while_in_what_asks_above,
         around_a_while_before_a_break,
         around_a_while_before_a_return,
         around_a_while_in_a_group,
@@ -380,6 +415,7 @@ AS_IN_PYTHON = [
     with_an_end,
     in_harmless_managers,
     in_harmless_methods,
+    in_what_asks_above,
     raised_again,
     inside,
     suppressed_inside,
