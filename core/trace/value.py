@@ -98,6 +98,8 @@ _REMEDIES = {
     "`b = b.at[index].set(x)`; or put parts together: `tnp.stack([x, y])`.",
     "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or '
     "return it from the\nfunction and print it there.",
+    "percent": 'In the message of an error, write `f"{x:.2f}"`, which tells the value '
+    'when the program runs.\nTo print one then: `td.debug.print("{:.2f}", x)`.',
 }
 _WRITTEN = "`b[index] = x` for an array `b` of NumPy's"
 _LOST = (
@@ -229,6 +231,8 @@ class Tracer(Value):
         return index(value)
 
     def __float__(self) -> float:
+        if self.concrete() is None and _in_formatting(sys._getframe(1)):
+            self._need('formatting by `"%.2f" % x`', "percent")
         return float(self._alone("float()", "float"))
 
     def __complex__(self) -> complex:
