@@ -22,7 +22,6 @@ REMEDIES = {
     "clone": "Arrays don't change: `x` itself will do.",
     "contiguous": "Strides are nobody's concern: `x` itself will do.",
     "bfloat16": "`x.astype(td.bfloat16)`.",
-    "cpu": "`numpy.asarray(x)`, which copies nothing; `td.device_put` moves arrays.",
     "cuda": "`td.devices()` lists the devices, `td.device_put` moves arrays.",
     "detach": "`td.stop_gradient(x)`.",
     "clamp_": "Arrays don't change: `x = x.clip(low, high)`.",

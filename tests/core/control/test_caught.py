@@ -291,30 +291,14 @@ def in_harmless_methods(x: Any) -> Any:
             return grown(x)
 
 
-class Base:
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, kind: Any, *rest: Any) -> Any:
-        return None
-
-
-class Above(Base):
-    def __exit__(self, kind: Any, *rest: Any) -> Any:
-        if kind is None:
-            return False
-        return super().__exit__(kind, *rest)
+class Above(Harmless):
+    def __exit__(self, *error: object) -> None:
+        return super().__exit__(*error)  # type: ignore[func-returns-value]
 
 
 class AboveSwallowing(Swallowing):
     def __exit__(self, *error: Any) -> Any:
         return super().__exit__(*error)
-
-
-def in_what_asks_above(x: Any) -> Any:
-    with Above(), tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory():
-        file.write(b"here")
-        return grown(x * 0.75)
 
 
 def around_a_while_in_what_asks_above(x: Any) -> Any:
@@ -335,8 +319,9 @@ def raised_again(x: Any) -> Any:
 def in_harmless_managers(x: Any) -> Any:
     with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless():
         x = x * 1.25
-        with warnings.catch_warnings(), noting(), td.named_scope("loop"):
-            return grown(x)
+        with warnings.catch_warnings(), noting(), td.named_scope("loop"), Above():
+            with tempfile.NamedTemporaryFile(), tempfile.TemporaryDirectory():
+                return grown(x)
 
 
 def inside(x: Any) -> Any:
@@ -415,7 +400,6 @@ AS_IN_PYTHON = [
     with_an_end,
     in_harmless_managers,
     in_harmless_methods,
-    in_what_asks_above,
     raised_again,
     inside,
     suppressed_inside,
