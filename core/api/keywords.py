@@ -88,7 +88,8 @@ def add_remedy(
             return
         function = inspect.unwrap(_called(call))
     kind = function if isinstance(function, type) else None
-    function = function if kind is None else inspect.unwrap(kind.__init__)
+    if kind is not None:
+        function = inspect.unwrap(kind.__init__)  # type: ignore[misc]
     code = getattr(function, "__code__", None)
     if code is None or not is_ours(code.co_filename):
         return

@@ -317,10 +317,11 @@ def raised_again(x: Any) -> Any:
 
 
 def in_harmless_managers(x: Any) -> Any:
-    with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless():
+    with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless(), Above():
         x = x * 1.25
-        with warnings.catch_warnings(), noting(), td.named_scope("loop"), Above():
-            with tempfile.NamedTemporaryFile(), tempfile.TemporaryDirectory():
+        with tempfile.NamedTemporaryFile(), tempfile.TemporaryDirectory():
+            x = x * 0.75
+            with warnings.catch_warnings(), noting(), td.named_scope("loop"):
                 return grown(x)
 
 
