@@ -240,7 +240,9 @@ class Tracer(Value):
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""
-        return one_element(self.type, np.asarray(self._alone(".item()", "numpy")))
+        if (value := self.concrete()) is not None:
+            one_element(self.type, np.asarray(value))  # several are told of first
+        return np.asarray(self._alone(".item()", "numpy")).item()
 
     def tobytes(self) -> bytes:
         """The elements as bytes, the last axis first to vary."""
