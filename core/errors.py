@@ -77,7 +77,12 @@ class MissingPackageError(ImportError):
 
 
 class StructureError(ValueError):
-    """Two pytrees that must have the same structure do not."""
+    """Two pytrees that must have the same structure do not.
+
+    container: the class of a container that the other tree has a leaf in place of.
+    """
+
+    container: type | None = None
 
 
 class InternalError(AssertionError):

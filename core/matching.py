@@ -65,10 +65,13 @@ def _match(form: Structure, tree: Any, path: Path, out: list[Any], none: bool) -
             raise StructureError(f"at {key_name(path)}: expected None, found {tree!r}")
         return
     if type(tree) is not form.kind:
-        raise StructureError(
+        error = StructureError(
             f"at {key_name(path)}: expected {form.name}, "
             f"found {name_of_kind(type(tree))}"
         )
+        if tree is not None and node_of(type(tree)) is None:
+            error.container = form.kind
+        raise error
     children, aux = top_level(tree)
     if aux != form.aux or len(children) != len(form.children):
         raise StructureError(

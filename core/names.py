@@ -28,6 +28,10 @@ _LISTS = (
     "treadle.debug",
 )
 """Modules that consist of public names; the others here define theirs."""
+_BY_THEMSELVES = (
+    *("treadle.data", "treadle.checkpoint", "treadle.models", "treadle.weights"),
+)
+"""Such modules, too, whose names nobody looks for elsewhere."""
 _MODULES = (
     "treadle.tree",
     "treadle.np.fft",
@@ -42,6 +46,8 @@ _PARTS = {
     "treadle.tree": ("treadle.structure", "treadle.matching", "treadle.selection")
 }
 """Where else modules have public names from."""
+_NEXT = {"treadle.tree": ("treadle.optim.tree",)}
+"""Where else what is missing in a module is first looked for."""
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 """Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
@@ -56,6 +62,7 @@ _LATE = (
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
     "adcheckpoint": "treadle.remat",
+    "amp": "treadle.nn.Precision",
     "applyevery": "treadle.optim.multi_steps",
     "auroc": "treadle.metrics.ROCAUC",
     "autocast": "treadle.nn.Precision",
@@ -87,6 +94,8 @@ _SYNONYMS = {
     "cycliclr": "treadle.optim.cyclic_schedule",
     "dense": "treadle.nn.Linear",
     "densegeneral": "treadle.nn.LinearGeneral",
+    "cuda": "treadle.devices",
+    "dataloader": "treadle.data.Loader",
     "deviceget": "treadle.numpy.asarray",
     "diceloss": "treadle.nn.dice",
     "dotproductattention": "treadle.nn.attention",
@@ -123,7 +132,6 @@ _SYNONYMS = {
     "keystr": "treadle.tree.key_name",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
-    "l2loss": "treadle.nn.squared_error",
     "lambdalr": "treadle.optim.Schedule",
     "lgamma": "treadle.scipy.special.gammaln",
     "linearlr": "treadle.optim.linear_schedule",
@@ -202,6 +210,7 @@ _SYNONYMS = {
     "syncbatchnorm": "treadle.nn.BatchNorm",
     "tabulate": "treadle.nn.summary",
     "tensor": "treadle.numpy.array",
+    "tensordataset": "treadle.data.Loader",
     "tracerarrayconversionerror": "treadle.errors.TracerError",
     "tracerboolconversionerror": "treadle.errors.TracerError",
     "tracerintegerconversionerror": "treadle.errors.TracerError",
@@ -266,6 +275,7 @@ _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
     "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
+    "forward": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
@@ -278,6 +288,7 @@ _METHODS = {
     "`nn.parameters(module)`.",
     "statedict": "`weights.of(module)` is a dict of its arrays by name. To go on "
     "training later: `checkpoint.save(path, module)`.",
+    "registerforwardhook": "`nn.capture(module)(x)` gives what its layers give.",
     "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
     "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
     "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
@@ -432,7 +443,8 @@ def instead(module: str, name: str) -> str:
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
     alike = ""
-    for place in (module, *_LISTS, *_MODULES, *_LAST):
+    near = (module, *_NEXT.get(module, ()))
+    for place in (*near, *_LISTS, *_MODULES, *_LAST):
         for known, value in vars(import_module(place)).items():
             if _plain(known) == _plain(name) and _is_public(known, value, place):
                 found = f"{place}.{known}".replace(".np.", ".numpy.")
@@ -453,6 +465,6 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in (*_LISTS, *_LAST) or (
+    return place in (*_LISTS, *_LAST, *_BY_THEMSELVES) or (
         getattr(value, "__module__", "") in (home, *_PARTS.get(place, ()))
     )

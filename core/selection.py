@@ -102,13 +102,17 @@ class Selector:
             if self.required and not places:
                 raise ValueError(_nowhere(what, form))
             return found
-        if not callable(what):
+        if not callable(what) or _is_mask(what):
             return _mask(what, form)
         if _of_paths(what):
             # Of what stands in two places, the first one comes last.
             paths = {n: path for path, part, n in nodes(form) if part is LEAF}
             return [bool(what(dotted(paths[n]), x)) for n, x in enumerate(leaves)]
-        return _mask(what(form.unflatten(leaves)), form)
+        found = what(form.unflatten(leaves))
+        if _is_part(found, leaves):
+            meant = set(_leaves(what(form.unflatten(range(form.count)))))
+            return [n in meant for n in range(form.count)]
+        return _mask(found, form)
 
     def __or__(self, other: Any) -> Selector:
         return Selector("any", (self, other))
@@ -146,7 +150,8 @@ def select(*what: Any, required: bool = True) -> Selector:
           that matches is meant, too: ``"encoder"`` is all of it.
         - a class: all that is inside of its instances.
         - a function ``(path, array) -> bool``.
-        - a function ``tree -> mask``, such as another selector.
+        - a function ``tree -> mask``, such as another selector, or ``tree -> part``,
+          as `nn.at` takes it: ``lambda model: model.head``.
         - a mask: a pytree of bools, like the tree or its upper part.
         - a list or tuple of patterns, classes and functions: any of them.
       required: whether a pattern or class that is nowhere in the tree is an error.
@@ -172,7 +177,27 @@ def select(*what: Any, required: bool = True) -> Selector:
 
 
 def _is_rule(what: Any) -> bool:
-    return isinstance(what, str | type) or callable(what)
+    return isinstance(what, str | type) or (callable(what) and not _is_mask(what))
+
+
+def _leaves(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    take_apart(tree, found, None)
+    return found
+
+
+def _is_mask(what: Any) -> bool:
+    """Whether it is a pytree of bools. One for a Module is a Module, too, which can be
+    called."""
+    found = _leaves(what)
+    return bool(found) and all(isinstance(x, bool | np.bool_) for x in found)
+
+
+def _is_part(tree: Any, leaves: Sequence[Any]) -> bool:
+    """Whether all that a tree holds are arrays among these leaves."""
+    known, found = {id(x) for x in leaves}, _leaves(tree)
+    arrays = all(hasattr(x, "dtype") and not isinstance(x, np.bool_) for x in found)
+    return bool(found) and arrays and all(id(x) in known for x in found)
 
 
 Node = tuple[Path, Structure, int]

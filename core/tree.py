@@ -129,7 +129,19 @@ def _corresponding(form: Structure, rest: Sequence[Any]) -> list[list[Any]]:
     except StructureError as error:
         raise StructureError(
             f"tree.map of trees that don't correspond, {error}{at(user_source())}"
+            f"{_taken_whole(error.container)}"
         ) from None
+
+
+def _taken_whole(container: type | None) -> str:
+    """How to have a container that is nobody else's passed by `map`, as a line."""
+    if container is None or container in (list, tuple, dict):
+        return ""
+    name = container.__name__
+    return (
+        f"\nA {name} is a tree of what it holds. To have it passed whole, write "
+        f"`is_leaf=lambda x: isinstance(x, {name})`, or give the other tree first."
+    )
 
 
 def flatten_with_path(

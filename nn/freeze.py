@@ -29,7 +29,8 @@ def freeze(model: Model, where: Any = None) -> Model:
 
     Args:
       where: what `treadle.tree.select` takes: patterns (``"encoder.**.bias"``), a
-        class, a function of path and array, a mask; all by default.
+        class, a function of path and array, a mask, ``lambda model: model.part``; all
+        by default.
 
     Raises:
       TypeError: for an array that is in no Module.

@@ -140,6 +140,7 @@ def key(seed: int | Array) -> Key:
     except TypeError:
         raise TypeError(
             f"key: a seed is an integer, got {seed!r:.60}{at(user_source())}"
+            + (f"\nWrite `key({seed:.0f})`." if _is_whole(seed) else "")
         ) from None
     if not -(2**63) <= number < 2**64:
         raise ValueError(f"key: seed {number} has more than 64 bits{at(user_source())}")
@@ -147,6 +148,10 @@ def key(seed: int | Array) -> Key:
     high = 0 if -(2**31) <= number < 2**32 else number >> 32
     words = [high & 0xFFFFFFFF, number & 0xFFFFFFFF]
     return Key(np.array(words, np.uint32))
+
+
+def _is_whole(seed: Any) -> bool:
+    return isinstance(seed, float) and seed.is_integer()
 
 
 def _words_of_array(seed: Any) -> Any:
@@ -206,12 +211,20 @@ def clone(key: Key) -> Key:
     return Key(key.data ^ np.uint32(0))
 
 
+_APART = (
+    "\nThese may be the words of one: keys are trees. To map a function over a tree of "
+    "them, pass\n`is_leaf=lambda x: isinstance(x, rng.Key)`; of `key_data(key)`, "
+    "`wrap_key_data` makes a key again."
+)
+
+
 def _no_key(name: str, key: Any) -> str:
     shown = typeof(key) if is_array(key) else f"{type(key).__name__} {key!r:.60}"
     return (
         f"{name} takes a random key, got {shown}{at(user_source())}\n"
         "Make one: `key = rng.key(0)`; then give each use its own: "
         "`k1, k2 = rng.split(key)`."
+        + ("" if not is_array(key) or typeof(key).dtype != np.uint32 else _APART)
     )
 
 
@@ -241,7 +254,7 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     raise TypeError(
         f"{name}: shape must be a tuple of integers, got {shape!r:.60}"
         f"{at(user_source())}"
-        + (f"\nWrite `({shape},)`." if isinstance(shape, int) else "")
+        + (f"\nWrite `({shape},)`." if isinstance(shape, int | np.integer) else "")
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,13 +154,85 @@ def test_numpy_memory_does_not_lose_derivatives() -> None:
         return b.sum() + x.sum()
 
     refused(
-        lambda: td.grad(assign)(V), TracerError, "derivative", "float(x)", at=assign
+        lambda: td.grad(assign)(V),
+        TracerError,
+        "derivative",
+        "stop_gradient",
+        at=assign,
     )
     history = np.zeros(2)
 
     def logged(x: Any) -> Any:
-        history[1] = float(x[0])
+        history[1] = td.stop_gradient(x[0])
         return x.sum()
 
     assert (np.asarray(td.grad(logged)(V)) == 1).all()
     assert history[1] == float(V[0])
+
+
+DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda f: td.grad(f)(V),
+    "jvp": lambda f: td.jvp(f, (V,), (V,)),
+    "second": lambda f: td.grad(lambda x: td.grad(f)(x).sum())(V),
+    "without jit": lambda f: _without_jit(td.grad(td.jit(f))),
+}
+
+
+def _without_jit(f: Callable[[Any], Any]) -> Any:
+    with td.disable_jit():
+        return f(V)
+
+
+LOSES: dict[str, Callable[[Any], Any]] = {
+    "float": lambda x: float(x[0]) * x[0],
+    "math": lambda x: math.sin(x[0]),
+    "complex": lambda x: abs(complex(x[0])) * x[0],
+    "item": lambda x: x[0].item() * x[0],
+    "tolist": lambda x: sum(x.tolist()) * x[0],
+    "tobytes": lambda x: len(x.tobytes()) * x[0],
+    "asarray": lambda x: (np.asarray(x) * x).sum(),
+    "np.array": lambda x: (np.array([x[0], x[1], 1.0]) * x).sum(),
+    "np.float32": lambda x: np.float32(x[0]) * x[0],
+}
+
+
+def _old(x: Any) -> str:
+    return "%.2f" % x  # noqa: UP031
+
+
+KEEPS: dict[str, Callable[[Any], Any]] = {
+    "if": lambda x: x[0] if x[0] > 0 else x[0] * 2,
+    "stop": lambda x: float(td.stop_gradient(x[0])) * x[0],
+    "stop item": lambda x: td.stop_gradient(x)[0].item() * x[0],
+    "integers": lambda x: float((x > 0).sum()) * x[0],
+    "int": lambda x: int(x[1]) * x[0],
+    "shown": lambda x: x[0] * len(f"{x[0]:.2f}" + _old(x[0]) + str(x[1])),
+    "logged": lambda x: logging.getLogger("treadle-test").info("%.2f", x[0]) or x[0],
+}
+
+
+@pytest.mark.parametrize("derivative", DERIVATIVES)
+@pytest.mark.parametrize("name", LOSES)
+def test_eager_derivatives_are_never_lost(name: str, derivative: str) -> None:
+    function = LOSES[name]
+    refused(
+        lambda: DERIVATIVES[derivative](function),
+        TracerError,
+        "lose its derivative",
+        "td.stop_gradient(x)",
+        at=function,
+    )
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_eager_derivatives_of_what_only_looks(name: str, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    function = KEEPS[name]
+    got = np.asarray(td.grad(function)(V))
+    scale = float(np.asarray(function(V))) / float(V[0])
+    if name == "shown":  # a traced value's text is another, and only the text is
+        assert got[0] > 1
+    else:
+        np.testing.assert_allclose(got, [scale, 0, 0])
+    if name == "logged":
+        assert caplog.messages[0] == f"{float(V[0]):.2f}"

@@ -16,7 +16,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import checkpoint, names, nn, optim, rng
+from treadle import checkpoint, data, names, nn, optim, rng
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,6 +54,12 @@ MISSING = [
     (optim, "StepLR", "treadle.optim.piecewise_constant_schedule"),
     (optim, "clip_grad_norm_", "treadle.optim.clip_by_global_norm"),
     (td.tree, "tree_map", "treadle.tree.map"),
+    (td.tree, "sum", "treadle.optim.tree.sum"),
+    (td.tree, "zeros_like", "treadle.optim.tree.zeros_like"),
+    (optim, "l2_loss", "treadle.nn.squared_error"),
+    (td, "cuda", "treadle.devices"),
+    (data, "DataLoader", "treadle.data.Loader"),
+    (data, "Dataset", "treadle.data.DataSet"),
     (td.scipy.special, "erf_inv", "treadle.lax.erf_inv"),
     (tnp, "special", "treadle.scipy.special"),
     (td.scipy, "erf", "treadle.lax.erf"),

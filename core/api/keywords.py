@@ -1,6 +1,7 @@
-"""What is said of a call with a keyword that a function of the library doesn't have.
+"""What is said of a call with a keyword that a function of the library doesn't have,
+and of other errors of Python's own about our arrays.
 
-Python raises that error before any line of the function runs. Where the error passes a
+Python raises them before any line of a function runs. Where the error passes a
 `boundary`, or is shown because nobody has caught it (`show_remedies`), the call is
 looked up in the user's source: a call that fits pays nothing.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -31,9 +33,26 @@ _NONE = {
     "device": "arrays are moved by `td.device_put`",
     "order": "arrays have no order in memory that a program could see",
     "prevent_cse": "what is computed again is never taken from what there was before",
+    "reduction": "losses give one value an example: take `.mean()` or `.sum()`",
+    "ignore_index": "average those that count: `losses.mean(where=labels != index)`",
+    "betas": "they are `b1` and `b2` here",
+    "weight_decay": "put `optim.add_decayed_weights` before it in an `optim.chain`, or "
+    "take `optim.adamw`",
+    "batch_first": "axes of batches are the first ones",
+    "pin_memory": "arrays lie in the memory of the CPU",
+    "std": "scale what is drawn: `mean + std * rng.normal(key, shape)`",
     "casting": "convert with `x.astype(dtype)`",
 }
 
+_UNFIT = re.compile(r"Object of type (\w+) is not JSON serializable")
+_NUMBERS = "`x.tolist()` gives lists of an array's numbers; `float(x)` a single one."
+_NO_FUNCTION = "object is not callable"
+_ATTRIBUTE = "`x.{0}` of an array is no method: write `x.{0}`"
+_OF_AXES = {
+    "size": ", which counts all elements; `x.shape` has the length of each axis: "
+    "`x.shape[0]`.",
+    "shape": ": `x.shape[0]` is the length of the first axis.",
+}
 _MARK = "_adds_remedies"
 """What hooks of ours have, also those of an import before this one."""
 
@@ -49,12 +68,17 @@ def add_remedy(
     """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
-    found = REFUSED.fullmatch(str(error))
-    call, traceback = None, error.__traceback__ if found else None
+    text = str(error)
+    if (unfit := _UNFIT.fullmatch(text)) and unfit[1] in _kinds_of_array():
+        error.add_note(_NUMBERS)
+    found, called = REFUSED.fullmatch(text), text.endswith(_NO_FUNCTION)
+    call, traceback = None, error.__traceback__ if found or called else None
     while traceback is not None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
             call = traceback
         traceback = traceback.tb_next
+    if called and call is not None and (name := _attribute_at(call)):
+        error.add_note(_ATTRIBUTE.format(name) + _OF_AXES.get(name, ""))
     if found is None:
         return
     trace = error.__traceback__
@@ -63,12 +87,34 @@ def add_remedy(
         if call is None:
             return
         function = inspect.unwrap(_called(call))
+    kind = function if isinstance(function, type) else None
+    if kind is not None:
+        function = inspect.unwrap(kind.__init__)  # type: ignore[misc]
     code = getattr(function, "__code__", None)
     if code is None or not is_ours(code.co_filename):
         return
     parameters = inspect.signature(function).parameters
     if function.__name__ == found[1] and found[2] not in parameters:
-        error.add_note(_remedy(function, found[2]))
+        error.add_note(_remedy(function, found[2], (kind or function).__name__))
+
+
+def _kinds_of_array() -> set[str]:
+    kinds, found = [Value], {Value.__name__}
+    while kinds:
+        below = kinds.pop().__subclasses__()
+        kinds += below
+        found.update(kind.__name__ for kind in below)
+    return found
+
+
+def _attribute_at(traceback: TracebackType) -> str:
+    """The attribute of an array that the user's line calls, or nothing."""
+    call = _call_at(traceback)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    name = call.func.attr
+    known = _value(call.func, traceback.tb_frame)
+    return name if isinstance(known, property) and not name.startswith("_") else ""
 
 
 def _called(traceback: TracebackType) -> Any:
@@ -110,7 +156,7 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
     return None
 
 
-def _remedy(function: Any, keyword: str) -> str:
+def _remedy(function: Any, keyword: str, name: str) -> str:
     parameters = [
         p.replace(annotation=p.empty)
         for p in inspect.signature(function).parameters.values()
@@ -120,13 +166,13 @@ def _remedy(function: Any, keyword: str) -> str:
     names = [p.name for p in parameters]
     known = meant(keyword, names)
     place = _PLACES.get(keyword, len(names))
-    text = f"It is {function.__name__}{inspect.Signature(parameters)}"
+    text = f"It is {name}{inspect.Signature(parameters)}"
+    if keyword in _NONE:
+        return f"{text}: {_NONE[keyword]}."
     if known:
         return f"{text}: `{keyword}` is `{known}` here."
     if place < len(names):
         return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
-    if keyword in _NONE:
-        return f"{text}: {_NONE[keyword]}."
     return f"{text}."
 
 

@@ -21,8 +21,11 @@ REMEDIES = {
     "clamp": "`x.clip(low, high)`.",
     "clone": "Arrays don't change: `x` itself will do.",
     "contiguous": "Strides are nobody's concern: `x` itself will do.",
+    "bfloat16": "`x.astype(td.bfloat16)`.",
     "cuda": "`td.devices()` lists the devices, `td.device_put` moves arrays.",
     "detach": "`td.stop_gradient(x)`.",
+    "clamp_": "Arrays don't change: `x = x.clip(low, high)`.",
+    "copy_": "Arrays don't change: `x = y`; of a part, `x.at[index].set(y)`.",
     "dim": "`x.ndim`.",
     "double": "`x.astype(td.float64)`.",
     "eq": "`x == y`.",
@@ -47,27 +50,58 @@ REMEDIES = {
     "matmul": "`x @ y`.",
     "mm": "`x @ y`.",
     "bmm": "`x @ y`.",
+    "add": "`x + y`.",
+    "cholesky": "`tnp.linalg.cholesky(x)`.",
+    "det": "`tnp.linalg.det(x)`.",
+    "div": "`x / y`.",
+    "div_": _IN_PLACE.format(sign="/", method="divide"),
+    "fill_": "Arrays don't change: `x = tnp.full_like(x, value)`.",
+    "grad": "Derivatives are functions: `td.grad(loss)(params)`.",
+    "index_add": "`x.at[indices].add(y)`.",
+    "index_add_": "Arrays don't change: `x = x.at[indices].add(y)`.",
+    "inverse": "`tnp.linalg.inv(x)`.",
+    "is_cuda": "`x.device`.",
+    "masked_fill_": "Arrays don't change: `x = tnp.where(mask, value, x)`.",
+    "masked_select": "`x[mask]`.",
     "mul": "`x * y`.",
     "mul_": _IN_PLACE.format(sign="*", method="multiply"),
+    "narrow": "`td.lax.dynamic_slice_in_dim(x, start, length, axis)`.",
     "ne": "`x != y`.",
+    "neg": "`-x`.",
+    "new_ones": "`tnp.ones(shape, x.dtype)`.",
+    "new_tensor": "`tnp.array(value, x.dtype)`.",
+    "new_zeros": "`tnp.zeros(shape, x.dtype)`.",
     "norm": "`tnp.linalg.norm(x)`.",
     "numel": "`x.size`, which is a number.",
     "numpy": "`numpy.asarray(x)`, which copies nothing.",
     "permute": "`x.transpose(axes)`.",
     "pow": "`x**y`.",
     "relu": "`nn.relu(x)`.",
+    "repeat_interleave": "`x.repeat(n, axis)`.",
+    "quantile": "`tnp.quantile(x, value, axis)`.",
     "requires_grad": "Any function of arrays can be differentiated: `td.grad(f)(x)`.",
     "requires_grad_": "Any function of arrays can be differentiated: `td.grad(f)(x)`.",
+    "roll": "`tnp.roll(x, n, axis)`.",
+    "rsqrt": "`td.lax.rsqrt(x)`.",
+    "scatter_": "Arrays don't change: `tnp.put_along_axis(x, indices, y, axis, "
+    "inplace=False)`.",
     "scatter_add": "`x.at[indices].add(y)`.",
     "sigmoid": "`nn.sigmoid(x)`.",
     "softmax": "`nn.softmax(x, axis)`.",
+    "split": "`tnp.split(x, n, axis)`, where n counts the parts.",
     "sqrt": "`tnp.sqrt(x)`.",
+    "sub": "`x - y`.",
     "sub_": _IN_PLACE.format(sign="-", method="subtract"),
     "t": "`x.T`.",
     "tanh": "`tnp.tanh(x)`.",
+    "tile": "`tnp.tile(x, n)`.",
     "to": "`x.astype(dtype)`; to another device `td.device_put(x, device)`.",
+    "tensor_split": "`tnp.array_split(x, n, axis)`.",
     "topk": "`td.lax.top_k(x, k)`.",
+    "type_as": "`x.astype(y.dtype)`.",
+    "unbind": "`list(x)`, for the first axis; `tnp.unstack(x, axis=axis)`.",
     "unsqueeze": "`tnp.expand_dims(x, axis)`, or `x[:, None]`.",
+    "view_as": "`x.reshape(y.shape)`.",
     "zero_": "Arrays don't change: `x = tnp.zeros_like(x)`.",
     "addressable_data": "`numpy.asarray(x)`: an array lies on one device.",
     "byteswap": "`numpy.asarray(x).byteswap()`.",
@@ -86,6 +120,22 @@ REMEDIES = {
     "strides": "Strides are nobody's concern: `x` itself will do.",
     "weak_type": "`td.typeof(x).weak`.",
 }
+
+_OF_ONE = (
+    "abs acos amax amin arccos arccosh arcsin arcsinh arctan arctanh argwhere asin "
+    "atan atanh ceil corrcoef cos cosh count_nonzero cov deg2rad diag diagflat diff "
+    "exp2 expm1 fliplr flipud floor isfinite isinf isnan log10 log1p log2 logical_not "
+    "median nan_to_num nanmean nansum negative positive rad2deg reciprocal rot90 sign "
+    "signbit sin sinc sinh square tan tril triu trunc unique"
+)
+_OF_TWO = (
+    "allclose arctan2 atan2 divide equal floor_divide fmod greater greater_equal "
+    "heaviside hypot inner isclose kron less less_equal logaddexp logical_and "
+    "logical_or logical_xor maximum minimum multiply not_equal outer remainder subtract"
+)
+# What are methods elsewhere, and functions here.
+REMEDIES |= {name: f"`tnp.{name}(x)`." for name in _OF_ONE.split()}
+REMEDIES |= {name: f"`tnp.{name}(x, y)`." for name in _OF_TWO.split()}
 
 
 class Absent:

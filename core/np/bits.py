@@ -26,14 +26,22 @@ def bitcast(x: ArrayLike, dtype: Any) -> Array:
     return as_array(x) if typeof(x).dtype == dtype else casts.bitcast(x, dtype=dtype)
 
 
-def view(x: Any, dtype: Any) -> Array:
+def view(x: Any, dtype: Any, *lengths: Any) -> Array:
     """The same bits read as another dtype. Of a narrower or a wider one, the last axis
     is longer or shorter, as in NumPy.
 
     Raises:
-      TypeError: for bools; for complex numbers to another width.
+      TypeError: for bools; for complex numbers to another width; for a shape, which
+        PyTorch's `view` takes.
       ValueError: if the last axis holds no whole number of elements.
     """
+    if lengths or isinstance(dtype, int | tuple):
+        shape = str((dtype, *lengths))[1:-1].rstrip(",")
+        raise TypeError(
+            f"view: reads the bits of {typeof(x)} as another dtype, got "
+            f"{shape}{at(user_source())}\nThe same elements in another shape: "
+            f"`x.reshape({shape})`."
+        )
     x, dtype = as_array(operand("view", x)), dtypes.canonical(dtype)
     have, want = x.dtype.itemsize, dtype.itemsize
     if have == want:

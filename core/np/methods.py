@@ -226,9 +226,10 @@ class Methods(Operators):
         """The elements converted to a dtype."""
         return creation.astype(self, dtype, device=device)
 
-    def view(self: Any, dtype: DTypeLike) -> Array:
-        """The same bits as another dtype; of another width, the last axis scales."""
-        return bits.view(self, dtype)
+    def view(self: Any, dtype: DTypeLike, *lengths: Any) -> Array:
+        """The same bits as another dtype; of another width, the last axis scales. (A
+        shape is an error that says `x.reshape`.)"""
+        return bits.view(self, dtype, *lengths)
 
     def copy(self: Any) -> Array:
         """The array in memory of its own, which stays when this one is donated."""

@@ -38,6 +38,8 @@ UNKNOWN = object()
 _FOLLOWED = 3
 """Through how many functions that return a context manager it is looked for."""
 
+_SUPER_EXIT = "super().__exit__"
+
 _MANAGER = contextlib.contextmanager(lambda: iter(()))
 """A function that `contextmanager` made: the code of all of them is this one's."""
 
@@ -207,7 +209,8 @@ def _may_swallow(
     made = _meaning(expression.func, names)
     if made is contextlib.suppress:
         return any(_may_catch(one, names, kind) for one in expression.args)
-    if made in (open, threading.Lock):
+    if made in (open, threading.Lock) or getattr(made, "__module__", "") == "tempfile":
+        # Their code does not tell: they give what a file's does.
         return False
     if made is contextlib.ExitStack:
         return True
@@ -290,14 +293,37 @@ def _exit_may(leave: Any, kind: type[Exception]) -> bool:
     return not isinstance(leave, FunctionType) or _may_give(leave.__code__)
 
 
-def _class_may(made: type) -> bool:
+def _class_may(made: type, above: type | None = None) -> bool:
     """Whether the objects of a class may end errors: whether their `__exit__` gives
-    anything but None and False."""
-    leave = inspect.getattr_static(made, "__exit__", None)
-    if not isinstance(leave, FunctionType):
-        # That of locks and files is in C.
-        return not isinstance(leave, MethodDescriptorType)
-    return not _is_harmless(leave.__code__) and _may_give(leave.__code__)
+    anything but None and False.
+
+    above: the class whose `__exit__` calls the one that comes next (`super`).
+    """
+    line = made.__mro__
+    for owner in line[line.index(above) + 1 if above else 0 :]:
+        leave = vars(owner).get("__exit__")
+        if isinstance(leave, FunctionType):
+            if _is_harmless(leave.__code__) or not _may_give(leave.__code__):
+                return False
+            return not _gives_what_is_above(leave) or _class_may(made, owner)
+        if leave is not None:
+            # That of locks and files is in C.
+            return not isinstance(leave, MethodDescriptorType)
+    return True
+
+
+def _gives_what_is_above(leave: FunctionType) -> bool:
+    """Whether an `__exit__` gives nothing but what ``super().__exit__(...)`` does."""
+    known = _definition(leave, ())
+    if known is None or not isinstance(known[0], ast.FunctionDef):
+        return False
+    returned = [n.value for n in own(known[0]) if isinstance(n, ast.Return)]
+    return all(
+        value is None
+        or (isinstance(value, ast.Constant) and not value.value)
+        or (isinstance(value, ast.Call) and ast.unparse(value.func) == _SUPER_EXIT)
+        for value in returned
+    )
 
 
 def _is_harmless(code: CodeType) -> bool:

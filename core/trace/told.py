@@ -22,7 +22,13 @@ from treadle.trace.value import Tracer
 
 RAISE = dis.opmap["RAISE_VARARGS"]
 _ENDS = {*dis.hasjrel, *dis.hasjabs}
-_ENDS |= {c for n, c in dis.opmap.items() if n.startswith(("STORE_", "RETURN_"))}
+_NAMED = ("STORE_FAST", "STORE_DEREF")
+"""A message may have a name first."""
+_ENDS |= {
+    c
+    for n, c in dis.opmap.items()
+    if n.startswith(("STORE_", "RETURN_")) and not n.startswith(_NAMED)
+}
 
 
 def at_raise(frame: FrameType | None, stop: CodeType) -> bool:

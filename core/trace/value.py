@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import sys
 from operator import index
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -96,7 +98,19 @@ _REMEDIES = {
     "`b = b.at[index].set(x)`; or put parts together: `tnp.stack([x, y])`.",
     "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or '
     "return it from the\nfunction and print it there.",
+    "percent": 'In the message of an error, write `f"{x:.2f}"`, which tells the value '
+    'when the program runs.\nTo print one then: `td.debug.print("{:.2f}", x)`.',
 }
+_WRITTEN = "`b[index] = x` for an array `b` of NumPy's"
+_LOST = (
+    "{} would keep the value of an array of type {}, and lose its derivative{}\n{}\n"
+    "Where the value alone is wanted, to log it or to decide by it, take that of "
+    "`td.stop_gradient(x)`."
+)
+_LOSSLESS = (
+    "Compute with the array itself, and with functions of `treadle.numpy` "
+    "(`tnp.sin(x)` for `math.sin(x)`)."
+)
 _PRINTED = (
     "an array that is being traced was printed: {text}\n"
     "This shows its type, once, while the function is being traced. To see values each "
@@ -157,12 +171,26 @@ class Tracer(Value):
     def _need_number(self, what: str, remedy: str) -> NoReturn:
         """The same where NumPy may have asked, to write a number into an array."""
         if _in_assignment():
-            what, remedy = "`b[index] = x` for an array `b` of NumPy's", "assign"
+            what, remedy = _WRITTEN, "assign"
         self._need(what, remedy)
 
     def _python(self, what: str, remedy: str) -> Any:
         value = self.concrete()
         return self._need_number(what, remedy) if value is None else value
+
+    def _alone(self, what: str, remedy: str) -> Any:
+        """The value, for one who goes on computing with it outside of the library: its
+        derivative would be lost without a word, and a gradient be 0."""
+        value = self._python(what, remedy)
+        if _in_assignment():
+            self._lost(_WRITTEN, _REMEDIES["assign"])
+        if not _in_formatting(sys._getframe(2)):
+            self._lost(what)
+        return value
+
+    def _lost(self, what: str, remedy: str = _LOSSLESS) -> NoReturn:
+        self.check_alive()
+        raise TracerError(_LOST.format(what, self.type, at(user_source()), remedy))
 
     def __bool__(self) -> bool:
         if self.concrete() is None and state.branching:
@@ -185,21 +213,11 @@ class Tracer(Value):
         scalar = self.reshape(()) if self.ndim else self
         return scalar if self.dtype == np.bool_ else scalar != self.dtype.type(0)
 
-    def _number(self, what: str, remedy: str) -> Any:
-        """The value, for one who asks for a number by name: NumPy, which asks so that
-        it can write it into an array, would lose the derivative without a word."""
-        value = self._python(what, remedy)
-        if _in_assignment():
-            raise TracerError(
-                "`b[index] = x` for an array `b` of NumPy's would keep the value of an "
-                f"array of type {self.type}, and lose its derivative{at(user_source())}"
-                f"\n{_REMEDIES['assign']}\nTo keep only the value, say so: "
-                "`b[index] = float(x)`."
-            )
-        return value
-
     def __int__(self) -> int:
-        return int(self._number("int()", "int"))
+        value = self._python("int()", "int")
+        if _in_assignment():
+            self._lost(_WRITTEN, _REMEDIES["assign"])
+        return int(value)
 
     def __index__(self) -> int:
         value = self.concrete()
@@ -213,25 +231,32 @@ class Tracer(Value):
         return index(value)
 
     def __float__(self) -> float:
-        return float(self._number("float()", "float"))
+        if self.concrete() is None and _in_formatting(sys._getframe(1)):
+            self._need('formatting by `"%.2f" % x`', "percent")
+        return float(self._alone("float()", "float"))
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex()", "float"))
+        return complex(self._alone("complex()", "float"))
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""
-        return one_element(self.type, np.asarray(self._python(".item()", "numpy")))
+        if (value := self.concrete()) is not None:
+            one_element(self.type, np.asarray(value))  # several are told of first
+        return np.asarray(self._alone(".item()", "numpy")).item()
 
     def tobytes(self) -> bytes:
         """The elements as bytes, the last axis first to vary."""
-        return np.asarray(self._python(".tobytes()", "numpy")).tobytes()
+        return np.asarray(self._alone(".tobytes()", "numpy")).tobytes()
 
     def tolist(self) -> Any:
         """The values as nested lists (not under jit)."""
-        return np.asarray(self._python(".tolist()", "numpy")).tolist()
+        return np.asarray(self._alone(".tolist()", "numpy")).tolist()
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        self._need_number("A NumPy function (or print of a NumPy copy)", "numpy")
+        what = "A NumPy function (or print of a NumPy copy)"
+        if self.concrete() is not None:
+            self._alone(what, "numpy")
+        self._need_number(what, "numpy")
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -269,6 +294,15 @@ def _in_assignment() -> bool:
     """Whether the user's line is at work on `b[index] = …`, so that `b` asks."""
     frame = user_frame()
     return frame is not None and frame.f_code.co_code[frame.f_lasti] in _STORES
+
+
+def _in_formatting(frame: FrameType) -> bool:
+    """Whether a frame is at work on `"%.2f" % x`: a number that is only shown. (The
+    array's own `%` has another way.)"""
+    return any(
+        i.offset == frame.f_lasti and i.argrepr in ("%", "%=")
+        for i in dis.get_instructions(frame.f_code)
+    )
 
 
 # Tuples: making a union of types takes longer than checking for one.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import treadle.numpy as tnp
-from treadle import nn, rng, tree
+from treadle import nn, optim, rng, tree
 from treadle.errors import StructureError
 
 
@@ -97,6 +97,40 @@ def test_masks() -> None:
     assert chosen(parts) == [1.0, 2.0, 6.0]
     assert chosen(True) == sorted(tree.leaves(TREE)) and chosen(False) == []
     assert chosen(tree.select("head")(TREE)) == [4.0, 5.0]
+
+
+MODEL = nn.MLP((2, 3, 1), key=rng.key(0))
+
+
+def test_masks_that_can_be_called() -> None:
+    """A mask made of a Module is a Module."""
+    mask = tree.map(lambda x: x.ndim == 2, MODEL)
+    assert callable(mask)
+    wanted = ["layers.0.bias", "layers.1.bias"]
+    assert list(nn.parameters(nn.freeze(MODEL, mask))) == wanted
+    assert list(nn.parameters(nn.freeze(MODEL, tree.select(mask)))) == wanted
+    assert list(nn.parameters(nn.freeze(MODEL, lambda _: mask))) == wanted
+    both = [mask, tree.map(lambda x: True, MODEL)]
+    assert list(nn.parameters(nn.freeze([MODEL, MODEL], both)[0])) == wanted
+    chosen, _ = nn.partition(MODEL, mask)
+    assert [x.ndim for x in tree.leaves(chosen)] == [2, 2]
+    optimizer = optim.masked(optim.sgd(1.0), mask)
+    ones = tree.map(tnp.ones_like, MODEL)
+    updates, _ = optimizer.update(ones, optimizer.init(MODEL), MODEL)
+    assert [float(x.sum()) for x in tree.leaves(updates)] == [-6.0, 3.0, -3.0, 1.0]
+
+
+def test_functions_that_give_a_part() -> None:
+    def names(where: Any) -> list[str]:
+        return list(nn.parameters(nn.freeze(MODEL, where)))
+
+    assert names(lambda m: m.layers[0]) == ["layers.1.weight", "layers.1.bias"]
+    assert names(lambda m: (m.layers[0], m.layers[1].bias)) == ["layers.1.weight"]
+    same = {"a": tnp.ones(2), "b": tnp.ones(2)}
+    same["b"] = same["a"]
+    assert tree.select(lambda t: t["b"])(same) == {"a": False, "b": True}
+    with pytest.raises(StructureError, match="no bool"):
+        tree.select(lambda t: [t["a"] * 2])(same)
 
 
 def test_several_mean_any() -> None:

@@ -17,6 +17,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.refused import refused
 from treadle import nn, rng, tree
+from treadle.errors import StructureError
 
 
 class Pair(NamedTuple):
@@ -329,3 +330,22 @@ def test_frames_that_others_have_used_up_are_no_fault_of_a_tree() -> None:
 
     with pytest.raises(RecursionError):
         down(sys.getrecursionlimit() - len(inspect.stack()) - 50)
+
+
+def test_a_container_where_others_have_leaves_can_be_passed_whole() -> None:
+    params = {"w": tnp.ones(2), "b": tnp.ones(())}
+    keys = dict(zip(params, rng.split(rng.key(0)), strict=True))
+
+    def draw(key: Any, x: Any) -> Any:
+        return rng.normal(key, x.shape)
+
+    with pytest.raises(StructureError, match=r"is_leaf=lambda x: isinstance\(x, Key\)"):
+        tree.map(draw, keys, params)
+    with pytest.raises(TypeError, match=r"is_leaf=lambda x: isinstance\(x, rng.Key\)"):
+        tree.map(lambda key: rng.normal(key), keys)
+    whole = tree.map(draw, keys, params, is_leaf=lambda x: isinstance(x, rng.Key))
+    second = tree.map(lambda x, key: draw(key, x), params, keys)
+    assert tree.equal(whole, second)
+    with pytest.raises(StructureError) as caught:
+        tree.map(draw, {"w": [1.0], "b": 1.0}, params)
+    assert "is_leaf" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import errors, nn, rng, spellings
+from treadle import data, errors, nn, optim, rng, spellings
 from treadle.api import keywords
 
 X = tnp.ones((3, 2))
@@ -215,6 +216,9 @@ KEYWORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "method": (lambda x: (x * 2).var(unbiased=False), "`unbiased` is `ddof` here"),
     "place": (lambda x: tnp.sum(input=x), "`input` is `x` here, and goes by its place"),
     "out": (lambda x: tnp.add(x, x, out=x), "take what is returned"),
+    "class": (lambda x: data.Loader(x, 2, num_workers=3), "`num_workers` is `workers`"),
+    "optimizer": (lambda x: optim.adamw(lr=0.1), "`lr` is `learning_rate` here"),
+    "reduction": (lambda x: nn.squared_error(x, x, reduction="mean"), "`.mean()`"),
     "transform": (lambda x: td.vmap(broken, in_dims=1), "`in_dims` is `in_axes` here"),
 }
 
@@ -245,6 +249,33 @@ def test_a_keyword_of_a_transform(function: Any, remedy: str) -> None:
     assert remedy in caught.value.__notes__[0]
 
 
+class Sized:
+    size = 3
+
+
+SIZED = Sized()
+OF_PYTHON: dict[str, tuple[Any, str]] = {
+    "size": (lambda x: x.size(0), "all elements; `x.shape` has the length of each"),
+    "shape": (lambda x: (x * 2).shape(), "`x.shape[0]`"),
+    "T": (lambda x: x.T(), "`x.T` of an array is no method"),
+    "dtype": (lambda x: x.dtype(), "write `x.dtype`"),
+    "json": (lambda x: json.dumps({"loss": td.stop_gradient(x)}), "`x.tolist()`"),
+    "none of ours": (lambda x: SIZED.size(0), ""),
+    "a number": (lambda x: len(())(x), ""),
+}
+
+
+@pytest.mark.parametrize("name", OF_PYTHON)
+@pytest.mark.parametrize("transform", [td.jit, td.grad], ids=["jit", "grad"])
+@pytest.mark.filterwarnings("ignore:.*not callable:SyntaxWarning")
+def test_pythons_errors_about_arrays(name: str, transform: Any) -> None:
+    function, remedy = OF_PYTHON[name]
+    with pytest.raises(TypeError, match=r"not callable|not JSON") as caught:
+        transform(function)(X)
+    notes = getattr(caught.value, "__notes__", [])
+    assert remedy in notes[0] if remedy else not notes
+
+
 def test_a_users_function_says_nothing_of_its_keywords() -> None:
     def sum(x: Any) -> Any:
         return x
@@ -265,7 +296,11 @@ def test_an_error_that_nobody_catches_is_shown_with_the_keyword(
     once = sys.excepthook
     keywords.show_remedies()
     assert sys.excepthook is once
-    for function in (lambda: tnp.sum(X, dim=1), lambda: (X * 2).var(unbiased=False)):
+    for function in (
+        lambda: tnp.sum(X, dim=1),
+        lambda: (X * 2).var(unbiased=False),
+        lambda: json.dumps(X),
+    ):
         try:
             function()
         except TypeError as error:
@@ -273,8 +308,9 @@ def test_an_error_that_nobody_catches_is_shown_with_the_keyword(
     notes = [error.__notes__[0] for error in shown]  # type: ignore[attr-defined]
     assert "`dim` is `axis` here" in notes[0]
     assert "`unbiased` is `ddof` here" in notes[1]
+    assert "`x.tolist()`" in notes[2]
     sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert len(shown) == 3
+    assert len(shown) == 4
 
 
 def test_pythons_own_guess_does_not_hide_ours() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -290,6 +291,22 @@ def in_harmless_methods(x: Any) -> Any:
             return grown(x)
 
 
+class Above(Harmless):
+    def __exit__(self, *error: object) -> None:
+        return super().__exit__(*error)  # type: ignore[func-returns-value]
+
+
+class AboveSwallowing(Swallowing):
+    def __exit__(self, *error: Any) -> Any:
+        return super().__exit__(*error)
+
+
+def around_a_while_in_what_asks_above(x: Any) -> Any:
+    with AboveSwallowing():
+        x = halved(x)
+    return x
+
+
 def raised_again(x: Any) -> Any:
     try:
         x = grown(x)
@@ -300,10 +317,12 @@ def raised_again(x: Any) -> Any:
 
 
 def in_harmless_managers(x: Any) -> Any:
-    with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless():
+    with LOCK, contextlib.nullcontext(), np.errstate(all="ignore"), Harmless(), Above():
         x = x * 1.25
-        with warnings.catch_warnings(), noting(), td.named_scope("loop"):
-            return grown(x)
+        with tempfile.NamedTemporaryFile(), tempfile.TemporaryDirectory():
+            x = x * 0.75
+            with warnings.catch_warnings(), noting(), td.named_scope("loop"):
+                return grown(x)
 
 
 def inside(x: Any) -> Any:
@@ -323,6 +342,7 @@ RAISES_IN = {
     around_a_while_in_a_stack: halved,
     around_a_while_in_a_property: halved,
     around_a_while_in_a_method: halved,
+    around_a_while_in_what_asks_above: halved,
     around_a_while_before_a_break: halved,
     around_a_while_before_a_return: halved,
     around_a_while_in_a_group: halved,
@@ -343,6 +363,7 @@ RAISES_IN = {
         around_a_while_in_a_stack,
         around_a_while_in_a_property,
         around_a_while_in_a_method,
+        around_a_while_in_what_asks_above,
         around_a_while_before_a_break,
         around_a_while_before_a_return,
         around_a_while_in_a_group,

@@ -48,12 +48,19 @@ def by_another(x: Any) -> None:
     raise KeyError(said(x + 1))
 
 
+def named(x: Any) -> None:
+    text = f"{x} and {x * 2:.2f}"
+    more = "so {:.1f}".format(x)  # noqa: UP032
+    raise ValueError(text, more)
+
+
 WAYS: list[Callable[[Any], None]] = [
     argument,
     formatted,
     asserted,
     of_class,
     by_another,
+    named,
 ]
 
 
@@ -101,12 +108,23 @@ def test_values_are_those_of_the_run(fail: Callable[[Any], None], how: str) -> N
 def test_what_is_no_message_is_an_error_as_ever() -> None:
     @td.jit
     def f(x: Any) -> Any:
+        text = f"{x:.2f}"
         if x > 2:
-            text = f"{x:.2f}"
             raise ValueError(text)
         return x
 
     with pytest.raises(td.errors.TracerError, match=re.escape("td.debug.print")):
+        f(1.0)
+
+
+def test_percent_says_what_to_write() -> None:
+    @td.jit
+    def f(x: Any) -> Any:
+        if x > 2:
+            raise ValueError("%.2f" % x)  # noqa: UP031
+        return x
+
+    with pytest.raises(td.errors.TracerError, match=re.escape('write `f"{x:.2f}"`')):
         f(1.0)
 
 

@@ -15,6 +15,7 @@ from scipy import special
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.errors import TracerError
 
 
 class Pair(NamedTuple):
@@ -108,10 +109,13 @@ def test_mixed_dtypes() -> None:
 
 
 def test_values_of_python_numbers() -> None:
-    """Where it is concrete, a number that is being traced gives its value."""
-    assert td.grad(lambda x: x * x.item())(3.0) == 3.0
-    assert td.grad(lambda x: x * x.tolist())(3.0) == 3.0
-    assert td.grad(lambda x: x * tnp.arange(x).sum())(3.0) == 3.0
+    """Where it is concrete, a number that is being traced gives its value, if no
+    derivative is lost by that."""
+    assert td.grad(lambda x: x * int(x))(3.0) == 3.0
+    assert td.grad(lambda x: x * td.stop_gradient(x).item())(3.0) == 3.0
+    assert td.grad(lambda x: x * tnp.arange(int(x)).sum())(3.0) == 3.0
+    with pytest.raises(TracerError, match="arange"):
+        td.grad(lambda x: tnp.arange(x, x + 3).sum())(3.0)
     with pytest.raises(TypeError, match="integer"):
         td.grad(lambda x: x * [1.0, 2.0][x])(1.0)
 
