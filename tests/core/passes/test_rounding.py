@@ -40,15 +40,27 @@ def each(second: Any) -> Any:
 
 
 WIDE: dict[str, tuple[Any, list[str]]] = {
-    "arithmetic": (each(lambda y, x: tnp.exp(y) + 1), ["f32 mul", "f32 exp", "f16 add"]),
-    "two readers": (each(lambda y, x: (y + 1, y * 3)), ["f32 mul", "f16 add", "f16 mul"]),
-    "what passes bits on": (each(lambda y, x: abs(y) + 1), ["f32 mul", "f32 abs", "f16 add"]),
+    "arithmetic": (
+        each(lambda y, x: tnp.exp(y) + 1),
+        ["f32 mul", "f32 exp", "f16 add"],
+    ),
+    "two readers": (
+        each(lambda y, x: (y + 1, y * 3)),
+        ["f32 mul", "f16 add", "f16 mul"],
+    ),
+    "what passes bits on": (
+        each(lambda y, x: abs(y) + 1),
+        ["f32 mul", "f32 abs", "f16 add"],
+    ),
     "a sum": (each(lambda y, x: y.sum(1)), ["f32 mul", "f16 reduce_sum"]),
     "float32": (
         each(lambda y, x: y.astype("float32") * 3),
         ["f32 mul", "f32 mul"],
     ),
-    "a comparison": (each(lambda y, x: (y + 1, y > 1)), ["f16 mul", "f16 add", "b8 gt"]),
+    "a comparison": (
+        each(lambda y, x: (y + 1, y > 1)),
+        ["f16 mul", "f16 add", "b8 gt"],
+    ),
     "a largest one": (each(lambda y, x: y.max(1)), ["f16 mul", "f16 reduce_max"]),
     "what moves": (each(lambda y, x: y.T + 1), ["f16 mul", "f16 transpose", "f16 add"]),
     "the result": (each(lambda y, x: (y, y + 1)), ["f16 mul", "f16 add"]),
@@ -71,7 +83,7 @@ WIDE: dict[str, tuple[Any, list[str]]] = {
         each(lambda y, x: y * 3 + tnp.cumsum(x, 0) * (y - 1)),
         ["f16 mul", "f16 mul", "f16 cumsum", "f32 sub", "f16 multiply_add"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WIDE)
@@ -108,7 +120,10 @@ SUMS: dict[str, tuple[Any, list[str]]] = {
     "product less": (lambda x: x * x - x, ["f32 multiply_add-term"]),
     "two products": (lambda x: x * x - x * 2, ["f32 mul", "f32 multiply_add-term"]),
     "twice the same": (each(lambda y, x: y + y), ["f32 mul", "f32 add"]),
-    "two readers": (each(lambda y, x: (y + x, y * 3)), ["f32 mul", "f32 add", "f32 mul"]),
+    "two readers": (
+        each(lambda y, x: (y + x, y * 3)),
+        ["f32 mul", "f32 add", "f32 mul"],
+    ),
     "the result": (each(lambda y, x: (y, y + x)), ["f32 mul", "f32 add"]),
     "other work": (each(lambda y, x: tnp.exp(y)), ["f32 mul", "f32 exp"]),
     "integers": (
@@ -139,7 +154,7 @@ SUMS: dict[str, tuple[Any, list[str]]] = {
         each(lambda y, x: tnp.cumsum(y, 1) + 1),
         ["f32 mul", "f32 cumsum", "f32 add"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SUMS)
@@ -169,7 +184,7 @@ def test_arrays_of_another_shape_are_no_terms() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 4), (1, 4), (3, 1), (1, 1)])
 def test_open_sizes_round_as_fixed_ones(shape: tuple[int, int]) -> None:
-    """A sum down columns stands between, unless there is one row: whoever asks knows."""
+    """A sum down columns stands between, unless there is one row: who asks knows."""
     function = lambda x: tnp.sin(x * x + x.sum(0)) + (x * x - x.max(1)[:, None])  # noqa: E731
     opened = td.jit(function, dynamic={"x": ("n", "m")})
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)

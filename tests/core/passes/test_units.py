@@ -39,7 +39,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], set[int]]] = 
         (X, I),
         {1},
     ),
-    "repeated": (lambda x: tnp.broadcast_to(x, (1, 4, 3))[:, :1], (X.reshape(1, 1, 3),), {1}),
+    "repeated": (
+        lambda x: tnp.broadcast_to(x, (1, 4, 3))[:, :1],
+        (X.reshape(1, 1, 3),),
+        {1},
+    ),
     "spread out": (lambda x: tnp.broadcast_to(x[:, None], (1, 1, 3)), (X,), {1}),
     "of one number": (lambda x: tnp.broadcast_to(x[0], (1, 3)), (V,), set()),
     "reversed": (lambda x: x[:, None, ::-1], (X,), {1}),
@@ -59,8 +63,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], set[int]]] = 
         (X, X),
         {1, 2},
     ),
-    "concatenated": (lambda x: tnp.concatenate([x[:, None], x[:, None]], 2), (X,), set()),
-}  # fmt: skip
+    "concatenated": (
+        lambda x: tnp.concatenate([x[:, None], x[:, None]], 2),
+        (X,),
+        set(),
+    ),
+}
 
 
 def found(function: Callable[..., Any], *args: np.ndarray) -> tuple[Units, Any]:

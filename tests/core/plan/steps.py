@@ -26,6 +26,7 @@ from treadle.plan.steps import (
 )
 
 F = np.dtype(np.float32)
+_ARRAY = Operand(F, CONTIGUOUS)
 ROWS, ROW = 4, 8
 """Of an array of 128 bytes."""
 
@@ -39,9 +40,7 @@ def given(index: int = 0, home: str = "input", nbytes: int = 128) -> Place:
     return Place(Buffer(nbytes, home, index))
 
 
-def launch(
-    *operands: tuple[bool, int, int], kind: Operand = Operand(F, CONTIGUOUS)
-) -> Launch:
+def launch(*operands: tuple[bool, int, int], kind: Operand = _ARRAY) -> Launch:
     """A nest over rows that adds what it loads: for each operand whether it is stored,
     its first element, and the step from row to row."""
     body: list[Instr] = []

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.core.plan.steps import (
-    F,
     ROW,
+    F,
     at,
     copy,
     given,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tests.core.plan.steps import F, ROW, at, copy, launch, product, work
+from tests.core.plan.steps import ROW, F, at, copy, launch, product, work
 from treadle.arraytype import ArrayType
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Operand
 from treadle.plan.steps import CallsStep, HostStep, OrderStep, Place, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.core.fuse.lowering.alone import kernel
-from tests.core.plan.steps import F, ROW, launch
+from tests.core.plan.steps import ROW, F, launch
 from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import ProductKernel
 from treadle.fuse.lowering.products import product

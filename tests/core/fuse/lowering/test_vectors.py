@@ -16,7 +16,7 @@ def test_the_innermost_of_several_points() -> None:
 
 
 def test_vectors_are_filled_by_as_many_points_as_lanes() -> None:
-    assert FILLS == SIZES[2]
+    assert SIZES[2] == FILLS
     assert fills([2], SIZES)
     assert fills([1, 7], SIZES)
     assert not fills([7], SIZES)
