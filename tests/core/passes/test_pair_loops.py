@@ -23,7 +23,7 @@ def turned(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_running_products(axis: int, reverse: bool) -> None:
-    for shape in ((4, 3), (1, 5), (5, 1)):
+    for shape in ((4, 3), (1, 5), (5, 1), (3, 2, 4)):
         x = normal(*shape)
         wanted = turned(np.cumprod(turned(x, axis, reverse), axis), axis, reverse)
         equal(LOOPS[cumprod](pair(x), axis=axis, reverse=reverse), wanted)
