@@ -125,6 +125,26 @@ def test_products_with_vectors_are_sums_along_what_lies_side_by_side() -> None:
     assert ops(plain, lambda v, w: v @ w, v, v)[-1] == "f32[] reduce_sum"
 
 
+def test_sums_of_half_floats_with_vectors_are_in_single_precision() -> None:
+    x, v = (a.astype(H) for a in (small(3, 8), small(8)))
+    for apply in (plain, halves):
+        found = ops(apply, lambda x, v: x @ v, x, v)
+        assert found[:2] == ["f32[3,8] convert", "f32[8] convert"]
+        assert found[-2:] == ["f32[3] reduce_sum", "f16[3] convert"]
+    # Integers wrap around in as many bits as they have.
+    x, v = small(3, 8), small(8)
+    assert ops(plain, lambda x, v: x @ v, x, v)[-1] == "i16[3] reduce_sum"
+
+
+def test_targets_may_multiply_half_floats_of_matrices_alone() -> None:
+    some = partial(lower_contractions, widen=True, multiplied=Multiplied((H,), ()))
+    x, w = array(3, 4, dtype=H), array(4, 5, dtype=H)
+    assert ops(some, lambda x, w: x @ w, x, w) == [
+        "f32[3,5] dot_general",
+        "f16[3,5] convert",
+    ]
+
+
 THIN: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "batched": ("bij,bj->bi", [(2, 3, 8), (2, 8)]),
     "batched, turned": ("bji,bj->bi", [(2, 8, 3), (2, 8)]),
