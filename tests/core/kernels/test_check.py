@@ -11,11 +11,11 @@ from treadle.errors import InternalError
 from treadle.kernels.check import check
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Instr, Nest, Operand
 
-F, D, I, B = (np.dtype(d) for d in ("float32", "float64", "int32", "bool"))
+F, D, N, B = (np.dtype(d) for d in ("float32", "float64", "int32", "bool"))
 ARRAY, ROW, INDEX = (
     Operand(F, CONTIGUOUS),
     Operand(F, BROADCAST),
-    Operand(I, CONTIGUOUS, "index"),
+    Operand(N, CONTIGUOUS, "index"),
 )
 MID = Operand(F, CONTIGUOUS, mid=True)
 TABLE = Operand(F, CONTIGUOUS, gathers=1)
@@ -42,26 +42,55 @@ X = load(0)
 SOUND: dict[str, Nest] = {
     "elementwise": row([ARRAY, ARRAY], X, Instr("exp", (0,), F), store(1, 1)),
     "a row's sum": row([ARRAY, ROW], X, Instr("reduce_sum", (0,), F), store(1, 1)),
-    "a column's sum": column([MID, ARRAY], X, Instr("reduce_sum", (0,), F), store(1, 1)),
+    "a column's sum": column(
+        [MID, ARRAY], X, Instr("reduce_sum", (0,), F), store(1, 1)
+    ),
     "a place": row(
-        [ARRAY, Operand(I, BROADCAST)], X, Instr("reduce_argmax", (0,), I), store(1, 1, dtype=I)
+        [ARRAY, Operand(N, BROADCAST)],
+        X,
+        Instr("reduce_argmax", (0,), N),
+        store(1, 1, dtype=N),
     ),
     "a choice": row(
-        [ARRAY, ARRAY], X, Instr("gt", (0, 0), B), Instr("select", (1, 0, 0), F), store(1, 2)
+        [ARRAY, ARRAY],
+        X,
+        Instr("gt", (0, 0), B),
+        Instr("select", (1, 0, 0), F),
+        store(1, 2),
     ),
     "whether any is": row(
-        [ARRAY, Operand(B, BROADCAST)], X, Instr("gt", (0, 0), B),
-        Instr("reduce_or", (1,), B), store(1, 2, dtype=B),
+        [ARRAY, Operand(B, BROADCAST)],
+        X,
+        Instr("gt", (0, 0), B),
+        Instr("reduce_or", (1,), B),
+        store(1, 2, dtype=B),
     ),
-    "a conversion": row([ARRAY, Operand(D, CONTIGUOUS)], X, Instr("convert", (0,), D), store(1, 1, dtype=D)),
-    "the same bits": row([ARRAY, Operand(I, CONTIGUOUS)], X, Instr("bitcast", (0,), I), store(1, 1, dtype=I)),
+    "a conversion": row(
+        [ARRAY, Operand(D, CONTIGUOUS)],
+        X,
+        Instr("convert", (0,), D),
+        store(1, 1, dtype=D),
+    ),
+    "the same bits": row(
+        [ARRAY, Operand(N, CONTIGUOUS)],
+        X,
+        Instr("bitcast", (0,), N),
+        store(1, 1, dtype=N),
+    ),
     "a number": row([ARRAY], Instr("const", (), F, 1.0), store(0, 0)),
     "a number in each row": row([ROW], Instr("const", (), F, 1.0), store(0, 0)),
-    "a gathered row": row([INDEX, TABLE, ARRAY], load(0, dtype=I), load(1, 0), store(2, 1)),
-    "scattered elements": row([INDEX, ARRAY, CELL], load(0, dtype=I), load(1), store(2, 1, 0, name="store_add")),
+    "a gathered row": row(
+        [INDEX, TABLE, ARRAY], load(0, dtype=N), load(1, 0), store(2, 1)
+    ),
+    "scattered elements": row(
+        [INDEX, ARRAY, CELL],
+        load(0, dtype=N),
+        load(1),
+        store(2, 1, 0, name="store_add"),
+    ),
     "a running sum": row([ARRAY, ARRAY], X, Instr("running_sum", (0,), F), store(1, 1)),
     "all of a column": column([MID, MID], X, store(1, 0)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -87,15 +116,23 @@ WRONG: dict[str, Nest] = {
     "load, .*not the number of an operand|not the number": row([ARRAY], load(-1)),
     "store without a value": row([ARRAY], store(0)),
     "0 indices for an operand with 1": row([TABLE], load(0)),
-    "1 indices for an operand with 0": row([INDEX, ARRAY], load(0, dtype=I), load(1, 0)),
+    "1 indices for an operand with 0": row(
+        [INDEX, ARRAY], load(0, dtype=N), load(1, 0)
+    ),
     "an index is not an integer": row([ARRAY, TABLE], X, load(1, 0)),
     "the operand is float32": row([ARRAY], load(0, dtype=D)),
-    "the value is float32": row([ARRAY, Operand(D, CONTIGUOUS)], X, store(1, 0, dtype=D)),
-    "a store to an index": row([INDEX], load(0, dtype=I), store(0, 0, dtype=I)),
+    "the value is float32": row(
+        [ARRAY, Operand(D, CONTIGUOUS)], X, store(1, 0, dtype=D)
+    ),
+    "a store to an index": row([INDEX], load(0, dtype=N), store(0, 0, dtype=N)),
     "all of inner share one place": row([ARRAY, ROW], X, store(1, 0)),
     "2 .*all of inner share": row([ARRAY, ROW], X, Instr("exp", (0,), F), store(1, 1)),
     "3 .*all of inner share": row(
-        [ARRAY, Operand(I, BROADCAST, "index"), CELL], X, load(1, dtype=I), load(0), store(2, 0, 1)
+        [ARRAY, Operand(N, BROADCAST, "index"), CELL],
+        X,
+        load(1, dtype=N),
+        load(0),
+        store(2, 0, 1),
     ),
     "all of mid share one place": column([MID, ARRAY], X, store(1, 0)),
     "no such reduction": with_sum(Instr("reduce_mean", (0,), F)),
@@ -109,15 +146,19 @@ WRONG: dict[str, Nest] = {
     "no such instruction": with_sum(Instr("median", (0,), F)),
     "a predicate's dtype is bool": with_sum(Instr("gt", (0, 0), F)),
     "select takes a bool": with_sum(Instr("select", (0, 0, 0), F)),
-    "select takes a bool and two": with_sum(Instr("gt", (0, 0), B), Instr("select", (2, 0), F)),
-    "different dtypes: float32, bool": with_sum(Instr("gt", (0, 0), B), Instr("add", (0, 2), F)),
+    "select takes a bool and two": with_sum(
+        Instr("gt", (0, 0), B), Instr("select", (2, 0), F)
+    ),
+    "different dtypes: float32, bool": with_sum(
+        Instr("gt", (0, 0), B), Instr("add", (0, 2), F)
+    ),
     "different dtypes: float32, float64": with_sum(
         Instr("gt", (0, 0), B), Instr("convert", (0,), D), Instr("select", (2, 0, 3), F)
     ),
     "float32 has another size": with_sum(Instr("bitcast", (0,), D)),
     "the arguments are float32": with_sum(Instr("exp", (0,), D)),
     "a constant has arguments": with_sum(Instr("const", (0,), F, 1.0)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", WRONG)

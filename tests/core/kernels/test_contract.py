@@ -56,7 +56,7 @@ def test_sizes_in_numbers_and_words() -> None:
 @pytest.mark.parametrize("name", ["m", "n", "k", "b0", "b1"])
 def test_there_is_something_to_do(name: str) -> None:
     assert product(**{name: 1})
-    with pytest.raises(ValueError, match="at least 1, not .*0"):
+    with pytest.raises(ValueError, match=r"at least 1, not .*0"):
         product(**{name: 0})
 
 

@@ -71,26 +71,59 @@ def test_long_integers_are_multiplied_and_summed() -> None:
     ]
 
 
-HALF_PRODUCTS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], list[str], list[str]]] = {
+HALF_PRODUCTS: dict[
+    str, tuple[Any, tuple[int, ...], tuple[int, ...], list[str], list[str]]
+] = {
     "matrices": (
-        lambda x, w: x @ w, (3, 4), (4, 5),
-        ["f32[3,4] convert", "f32[4,5] convert", "f32[3,5] dot_general", "f16[3,5] convert"],
+        lambda x, w: x @ w,
+        (3, 4),
+        (4, 5),
+        [
+            "f32[3,4] convert",
+            "f32[4,5] convert",
+            "f32[3,5] dot_general",
+            "f16[3,5] convert",
+        ],
         ["f32[3,5] dot_general", "f16[3,5] convert"],
     ),
     "a turned matrix": (
-        lambda x, w: x @ w.T, (3, 4), (5, 4),
-        ["f16[4,5] transpose", "f32[3,4] convert", "f32[5,4] convert", "f32[4,5] transpose",
-         "f32[3,5] dot_general", "f16[3,5] convert"],
+        lambda x, w: x @ w.T,
+        (3, 4),
+        (5, 4),
+        [
+            "f16[4,5] transpose",
+            "f32[3,4] convert",
+            "f32[5,4] convert",
+            "f32[4,5] transpose",
+            "f32[3,5] dot_general",
+            "f16[3,5] convert",
+        ],
         ["f16[4,5] transpose", "f32[3,5] dot_general", "f16[3,5] convert"],
     ),
     "sums of one term": (
-        lambda x, w: x @ w, (3, 1), (1, 5),
-        ["f32[3,1] convert", "f32[1,5] convert", "f32[3,1,5] broadcast_in_dim",
-         "f32[3,1,5] broadcast_in_dim", "f32[3,1,5] multiply_add", "f32[3,5] reduce_sum", "f16[3,5] convert"],
-        ["f32[3,1] convert", "f32[1,5] convert", "f32[3,1,5] broadcast_in_dim",
-         "f32[3,1,5] broadcast_in_dim", "f32[3,1,5] multiply_add", "f32[3,5] reduce_sum", "f16[3,5] convert"],
+        lambda x, w: x @ w,
+        (3, 1),
+        (1, 5),
+        [
+            "f32[3,1] convert",
+            "f32[1,5] convert",
+            "f32[3,1,5] broadcast_in_dim",
+            "f32[3,1,5] broadcast_in_dim",
+            "f32[3,1,5] multiply_add",
+            "f32[3,5] reduce_sum",
+            "f16[3,5] convert",
+        ],
+        [
+            "f32[3,1] convert",
+            "f32[1,5] convert",
+            "f32[3,1,5] broadcast_in_dim",
+            "f32[3,1,5] broadcast_in_dim",
+            "f32[3,1,5] multiply_add",
+            "f32[3,5] reduce_sum",
+            "f16[3,5] convert",
+        ],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HALF_PRODUCTS)

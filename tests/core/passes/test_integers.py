@@ -61,10 +61,11 @@ def test_others_stay() -> None:
     assert untouched(fuse, lambda x, w: x.astype("int64") @ w.astype("int64"), x, w)
     assert untouched(fuse, lambda x, w: x.astype("float32") @ w.astype("float32"), x, w)
     assert untouched(fuse, lambda x, w: x @ wide(w), array(4, 32, dtype=np.int32), w)
+
     # Something else is beside them.
-    padded = lambda x, w: (
-        tnp.pad(wide(x), ((0, 0), (0, 1)), constant_values=1) @ wide(w)
-    )  # noqa: E731
+    def padded(x: Any, w: Any) -> Any:
+        return tnp.pad(wide(x), ((0, 0), (0, 1)), constant_values=1) @ wide(w)
+
     assert untouched(fuse, padded, small(4, 31), w)
     mixed = lambda x, w, y: tnp.concatenate([wide(x), wide(y)], 0) @ wide(w)  # noqa: E731
     assert untouched(fuse, mixed, x, w, small(2, 32, dtype=np.uint8))

@@ -13,7 +13,14 @@ from treadle.ops import unary
 from treadle.ops.binary import pow_
 from treadle.passes.pair_functions import FUNCTIONS
 
-NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}  # fmt: skip
+NAMES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+}
 OTHERS = {"rsqrt", "integer_pow", "pow", "sign"}
 ONES = [op for op in FUNCTIONS if op.name not in OTHERS]
 # Where C libraries differ among each other, as NumPy's arctanh does of tiny numbers.

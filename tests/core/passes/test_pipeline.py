@@ -58,7 +58,7 @@ def test_what_needs_what_comes_after_it() -> None:
     before("lower_contractions", "lower_sorts", "turn_rows", "split_reductions")
     before("split_reductions", "drop_dead", "place_roundings", "fuse_conversions")
     before("place_roundings", "choose_in_stacks", "shape_pieces")
-    # What passes leave behind is simplified, merged and dropped before all readers count.
+    # What passes leave behind is merged and dropped before all readers count.
     last = len(names) - 1 - names[::-1].index("merge_equal")
     assert last > names.index("split_reductions")
     assert names[names.index("drop_dead") + 1] == "place_roundings"

@@ -19,7 +19,17 @@ from treadle.passes.sorting import lower_sorts
 from treadle.run.eager import evaluate
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -1e-45, 7, 3]
-DTYPES = ("float32", "float64", "float16", "int8", "int32", "int64", "uint8", "uint64", "bool")  # fmt: skip
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "int8",
+    "int32",
+    "int64",
+    "uint8",
+    "uint64",
+    "bool",
+)
 
 
 def drawn(dtype: str) -> np.ndarray:

@@ -33,8 +33,8 @@ def test_places_move_in_their_buffer() -> None:
     place = Place(A.buffer, 8, ((loop, 16),))
     assert place.shifted(4) == Place(A.buffer, 12, ((loop, 16),))
     assert place.shifted(-8).offset == 0
-    assert A == Place(A.buffer)
-    assert A != at(0)
+    assert Place(A.buffer) == A
+    assert at(0) != A
 
 
 def test_threads_have_equal_parts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.core.plan.steps import F, ROW, launch
+from tests.core.plan.steps import ROW, F, launch
 from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import (
     Calls,
