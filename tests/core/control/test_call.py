@@ -42,6 +42,10 @@ def test_each_transform_of_a_call_is_calls() -> None:
     assert "sin" not in ops(lambda x, y: td.jvp(inner, (x, y), (x, y)), X, Y)
 
 
+def total(function: Any) -> Any:
+    return lambda x, y: sum((a * a).sum() for a in function(x, y))
+
+
 def test_values_and_derivatives_are_those_of_jax() -> None:
     theirs = lambda x, y: body(jnp, x, y)  # noqa: E731
     for ours, other in (
@@ -49,13 +53,17 @@ def test_values_and_derivatives_are_those_of_jax() -> None:
         (td.vmap(inner, (None, 0), 1), jax.vmap(theirs, (None, 0), 1)),
     ):
         y = Y if ours is inner else np.stack([Y, -Y])
-        total = lambda f: lambda x, y: sum((a * a).sum() for a in f(x, y))  # noqa: E731
         for a, b in zip(ours(X, y), other(X, y), strict=True):
             np.testing.assert_allclose(a, b, 1e-5, 1e-6)
         found = td.grad(total(ours), (0, 1))(X, y)
         wanted = jax.grad(total(other), (0, 1))(X, y)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+    # By one argument: the other has no tangent.
+    found = td.grad(lambda x: inner(x, Y)[0].sum())(X)
+    np.testing.assert_allclose(found, np.cos(X) * Y, 1e-5)
+    found = td.grad(lambda y: inner(X, y)[0].sum())(Y)
+    np.testing.assert_allclose(found, np.sin(X).sum(0), 1e-5, 1e-6)
     outs, tangents = td.jvp(lambda y: inner(X, y), (Y,), (Y,))
     assert len(outs) == 3
     assert not np.asarray(tangents[1]).any()
