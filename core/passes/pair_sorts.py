@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle import dtypes
-from treadle.ops.arithmetic import add, mul
+from treadle.ops.arithmetic import add
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.sort import sort
@@ -14,7 +14,7 @@ from treadle.passes.pairs import Pair
 
 def sort_pairs(*arrays: Any, axis: int, num_keys: int) -> list[Any]:
     """A sort by real parts, and by imaginary ones where these tie. Numbers of which a
-    part is not a number come last: first those of which the imaginary part is."""
+    part is not a number come last: first those of which the imaginary part is none."""
     keys, others = arrays[:num_keys], arrays[num_keys:]
     flat = [part for x in keys for part in _keys(x)]
     count = len(flat)
@@ -35,7 +35,7 @@ def sort_pairs(*arrays: Any, axis: int, num_keys: int) -> list[Any]:
 def _keys(x: Any) -> list[Any]:
     if not isinstance(x, Pair):
         return [x]
-    return [add(mul(_is_nan(x.re), 2), _is_nan(x.im)), *x]
+    return [add(_is_nan(x.re), _is_nan(x.im)), *x]
 
 
 def _is_nan(x: Any) -> Any:

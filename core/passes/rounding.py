@@ -80,12 +80,12 @@ class _Places(_Readers):
 
     def are_close_by(self, eq: Equation) -> bool:
         """Whether no equation that no kernel holds with others stands between one and
-        its readers. This may ask about sizes: last."""
+        its readers, of which there are some. This may ask about sizes: last."""
         found = self.of(eq)
         here, ends = self.position[id(eq)], [self.position[id(r)] for r in found]
         if any(self.others_before[n] != self.others_before[here + 1] for n in ends):
             return False
-        between = [n for n in self.vanishing if here < n < max(ends, default=0)]
+        between = [n for n in self.vanishing if here < n < max(ends)]
         return all(map(self._vanishes, between))
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import isqrt
+from math import isqrt, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,12 +250,15 @@ class Budget:
 def _cost(eq: Equation) -> int | None:
     """About how many multiplications an equation is worth; None if it can't run twice.
 
-    For a product of m·k by k·n numbers, m k · k n · m n is the square of m n k.
+    For a product of m·k by k·n numbers, m k · k n · m n is the square of m n k; of a
+    batch of b of them it is b³ times as much.
     """
     how, size = eq.op.lowering, hint(eq.outputs[0].type.size)
     sizes = [hint(a.type.size) for a in eq.inputs]
     if isinstance(how, Contraction):
-        return isqrt(sizes[0] * sizes[1] * size)
+        shape, batch = eq.inputs[0].type.shape, eq.params["batch"][0]
+        times = max(1, prod([hint(shape[i]) for i in batch]))
+        return isqrt(sizes[0] * sizes[1] * size // times)
     if isinstance(how, Convolution):
         return size * sizes[1] // max(1, hint(eq.inputs[1].type.shape[-1]))
     for kind, flops in _FLOPS.items():

@@ -154,6 +154,13 @@ def _overwrites(step: Step, memory: Memory) -> None:
             mine, theirs = memory.actual(w), memory.actual(r)
             if not _places(w, memory) & _places(r, memory):
                 continue
+            if mine is theirs and _are_apart(step, w, r):
+                continue
+            if isinstance(step, ProductStep):
+                # A product is in its place before its epilogue reads, and an epilogue
+                # writes while others read the operands.
+                late = w != step.c and r not in (step.a, step.b)
+                _must(late, f"{names(step)} overwrites an operand")
             if mine is theirs:
                 _rewrites(step, w, r)
                 continue
@@ -178,21 +185,22 @@ def _beside_product(step: Step) -> list[Place]:
     return [p for b, p in pairs if p and not b.store and b.atom is not made]
 
 
+def _are_apart(step: Step, w: Place, r: Place) -> bool:
+    """Whether two places of one array have no byte in common."""
+    mine, theirs = (touched(step, p) for p in (w, r))
+    if w.dynamic != r.dynamic or mine is None or theirs is None:
+        return False
+    return not np.intersect1d(mine, theirs).size
+
+
 def _rewrites(step: Step, w: Place, r: Place) -> None:
-    """What a step reads of an array that it writes must be another part of it, or each
-    element that it then writes itself."""
-    parts = [touched(step, p) for p in (w, r)]
-    if w.dynamic == r.dynamic and not any(part is None for part in parts):
-        mine, theirs = parts
-        if not np.intersect1d(mine, theirs).size:  # type: ignore[arg-type]
-            return
+    """What a step reads of the part of an array that it writes must be each element
+    that it then writes itself."""
     launch, places = _nest_of(step)
     bound = list(enumerate(zip(launch.bindings, places, strict=True)))
     stores = [k for k, (b, p) in bound if b.store and p == w]
     loads = [k for k, (b, p) in bound if not b.store and p == r]
-    # A product is in its place before its epilogue reads.
-    fine = w == r and getattr(step, "c", None) != w
-    fine = fine and len(stores) == 1 and len(loads) > 0
+    fine = w == r and len(stores) == 1
     fine = fine and (
         overwrites(launch, stores[0], loads)
         or all(_reads_what_it_scatters(launch, stores[0], k) for k in loads)
@@ -213,7 +221,6 @@ def _reads_what_it_scatters(launch: Launch, store: int, load: int) -> bool:
 def _nest_of(step: Step) -> tuple[Any, Sequence[Any]]:
     """The nest that reads and writes element by element."""
     if isinstance(step, ProductStep):
-        _must(bool(step.product.epilogue), f"{names(step)} overwrites an operand")
         return step.product.epilogue, step.places
     if not isinstance(step, NestStep):
         raise InternalError(f"{names(step)} overwrites an operand")

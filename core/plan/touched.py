@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.fuse.check import Loops, places
 from treadle.fuse.lowering.launches import Launch
 from treadle.fuse.lowering.spaces import loops_of, sides_of
@@ -78,6 +79,8 @@ def _sizes(step: Step) -> list[int]:
     if isinstance(step, CopyStep):
         return [step.nbytes] * (len(step.reads) + len(step.writes))
     if isinstance(step, OrderStep):
-        return [step.rows * n * step.itemsize for n in (step.length, step.count)]
+        place = dtypes.of_index(step.length).itemsize
+        keys, places = step.length * step.itemsize, step.count * place
+        return [step.rows * keys, step.rows * places]
     assert isinstance(step, HostStep | CallsStep)
     return [t.nbytes for types in step.call.types for t in types]
