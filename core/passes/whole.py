@@ -19,9 +19,7 @@ from treadle.passes.windows import Emits, differ
 def of_whole_images(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     """A filter that meets all of an image, once: images are rows of a product."""
     images, *space, channels = x.type.shape
-    kernel, rank = y.type.shape[:-2], len(space)
-    if f.is_filter_gradient:
-        kernel = params["kernel"]
+    kernel, rank = _taps(f, y, params), len(space)
     if not _alone(params, rank, "lhs_dilation") or any(map(is_dim, kernel)):
         return None
     places = [n - k + 1 for n, k in zip(space, kernel, strict=True)]
@@ -51,9 +49,7 @@ def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     """An image of one pixel, which each tap meets in a result of its own: of its
     gradient by the filter, a product for each tap."""
     images, *space, channels = x.type.shape
-    kernel, rank = y.type.shape[:-2], len(space)
-    if f.is_filter_gradient:
-        kernel = params["kernel"]
+    kernel, rank = _taps(f, y, params), len(space)
     if not _alone(params, rank, "strides") or any(map(is_dim, kernel)):
         return None
     if math.prod(kernel) == 1 and not f.is_filter_gradient:
@@ -78,6 +74,11 @@ def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
     result = f.product(dot_general, [x, y], **how)
     return f.reshaped(result, (*kernel, channels, features))
+
+
+def _taps(f: Emits, y: Atom, params: dict[str, Any]) -> tuple[int, ...]:
+    """How many the filter has along each axis."""
+    return params["kernel"] if f.is_filter_gradient else y.type.shape[:-2]
 
 
 def _alone(params: dict[str, Any], rank: int, steps: str) -> bool:
