@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.dims import is_dim, is_one
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general, fills_as_rows
@@ -22,6 +22,7 @@ from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.halves import product
 from treadle.passes.patches import of_patches
 from treadle.passes.rewrite import Rewriter
+from treadle.passes.whole import of_one_pixel, of_whole_images
 from treadle.passes.windows import differ, of_tiles, of_windows, part, replaced, zero
 from treadle.trace.op import Op
 
@@ -439,34 +440,10 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
 
 
-def _of_one_pixel(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """The gradient by a filter of images of one pixel, which each tap meets in a result
-    of its own (as in the first layer of generators), is a product for each tap."""
-    images, *space, channels = x.type.shape
-    if not f.is_filter_gradient:
-        return None
-    rank, kernel = len(space), params["kernel"]
-    plain: dict[str, Any] = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank}
-    plain["feature_groups"] = 1
-    plain["padding"] = tuple((k - 1, k - 1) for k in kernel)
-    if any(map(is_dim, kernel)) or differ(params, plain):
-        return None
-    if any(type(n) is int and n != 1 for n in space) or not is_one(*space):
-        return None
-    taps, features = math.prod(kernel), y.type.shape[-1]
-    x = f.reshaped(x, (images, channels))
-    shape = taps, images, channels
-    x = f.emit(broadcast_in_dim, [x], shape=shape, dims=(1, 2))
-    y = f.emit(reverse, [y], axes=tuple(range(1, rank + 1)))
-    y = f.reshaped(y, (images, taps, features))
-    how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
-    result = f.product(dot_general, [x, y], **how)
-    return f.reshaped(result, (*kernel, channels, features))
-
-
 _FORMS = (
     _of_points,
-    _of_one_pixel,
+    of_whole_images,
+    of_one_pixel,
     _of_lines,
     _of_single_taps,
     _exchanged,

@@ -85,6 +85,18 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
         (3, 4, 7, 5),
         {"padding": ((2, 1), (3, 3))},
     ),
+    "images as large as the filter": (
+        (3, 3, 4, 7),
+        (3, 4, 7, 5),
+        {"strides": (2, 1)},
+    ),
+    "images as large as the filter, of one feature": ((3, 4, 4, 20), (4, 4, 20, 1), {}),
+    "lines as long as the filter": ((5, 6, 3), (6, 3, 40), {}),
+    "one pixel with gaps": (
+        (3, 1, 1, 7),
+        (3, 4, 7, 5),
+        {"padding": ((2, 2), (3, 3)), "lhs_dilation": (2, 3)},
+    ),
     "channels with gaps": (
         (2, 4, 5, 6),
         (3, 3, 1, 6),
@@ -129,6 +141,7 @@ def test_values_and_gradients(name: str) -> None:
         "gaps and padding",
         "gaps as long as the filter",
         "images of one pixel",
+        "images as large as the filter",
     ],
 )
 def test_images_of_any_number_and_height(name: str) -> None:
@@ -142,16 +155,26 @@ def test_images_of_any_number_and_height(name: str) -> None:
         return out, conv_filter_grad(x, out, kernel=w_shape[:-2], **how)
 
     compiled = td.jit(run, dynamic={"x": ("n", "h", *[None] * (len(x_shape) - 2))})
-    one_pixel = x_shape[1] == x_shape[2] == 1  # is another program
-    for n, h in ((2, 5), (3, 4), (1, 9), (4, 6), *[(40, 1), (50, 1)] * one_pixel):
+    # One pixel, or images as large as the filter, are another program.
+    alone = {"images of one pixel": 1, "images as large as the filter": 3}.get(name)
+    sizes = [(2, 5), (3, 4), (1, 9), (4, 6)]
+    sizes += [(40, alone), (50, alone)] if alone else []
+    for n, h in sizes:
         x = rng.normal(size=(n, h, *x_shape[2:])).astype("float32")
         found, wanted = compiled(x, w), td.jit(lambda *a: run(*a))(x, w)
         assert not (why := same_bytes(found, wanted)), f"{n}, {h}: {why}"
-    assert compiled.report().traces == 1 + one_pixel
+    assert compiled.report().traces == (2 if alone else 1)
 
 
 @pytest.mark.parametrize(
-    "name", ["channels with gaps", "grouped volumes", "lines", "images of one pixel"]
+    "name",
+    [
+        "channels with gaps",
+        "grouped volumes",
+        "lines",
+        "images of one pixel",
+        "images as large as the filter",
+    ],
 )
 def test_second_derivatives(name: str) -> None:
     """Against JAX."""

@@ -157,7 +157,7 @@ def _emit_stretches(
     `first` one on, or of taps, of which there are so many `across`."""
     features = args(ProductWord.N)
     before = b.op(f"mul i64 {_own(b, PatchWord.GROUP)}, {features}")
-    columns = tuple([b.op(f"add i64 {before}, {n}") for n in ("%n0", "%n1")])
+    c0, c1 = (b.op(f"add i64 {before}, {n}") for n in ("%n0", "%n1"))
     last = b.op(f"udiv i64 {b.op(f'sub i64 {rows[1]}, 1')}, {length}")
     begin = b.op(f"udiv i64 {rows[0]}, {length}")
     with b.loop(begin, b.op(f"add i64 {last}, 1")) as number:
@@ -171,4 +171,4 @@ def _emit_stretches(
                 b.op(f"udiv i64 {number}, {across}"),
                 b.op(f"urem i64 {number}, {across}"),
             )
-        call_epilogue(b, args, "true", (*at, r0, r1, *columns))
+        call_epilogue(b, args, "true", (*at, r0, r1, c0, c1))

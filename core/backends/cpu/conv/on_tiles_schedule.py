@@ -162,10 +162,10 @@ def _is_faster(spec: ConvSpec, gradient: bool) -> bool:
     channels, features = spec.channels // spec.groups, spec.features // spec.groups
     panels, taps = -(-features // SIDE), spec.k // channels
     if gradient:
-        blocks = -(-spec.k // SIDE) * (_TURN + _MULTIPLY * panels)
+        cycles = float(-(-spec.k // SIDE) * (_TURN + _MULTIPLY * panels))
     else:
         run = _run(spec, gradient)
         lines = -(-run // SIDE) * (_LINE + _MULTIPLY * panels)
-        blocks = spec.k // run * (_SEGMENT + lines)
+        cycles = spec.k // run * (_SEGMENT + lines)
     width = 1 if features == 1 else round_up(features, _LANES)
-    return blocks < taps * channels * width / _PAIRS[gradient]
+    return cycles < taps * channels * width / _PAIRS[gradient]

@@ -19,6 +19,8 @@ _TEMPORARY = ("at", "at7", "row3", "row5")
 _READ = ("a", "a_row", "a_step", "b_row", "target", "lanes")
 _POINTERS = ("segments", "b", "a", "target", "lanes")
 
+_LINE_BYTES = 64
+
 _ROW_OF = (
     "",
     ",%[a_row]",
@@ -129,6 +131,7 @@ class _Kernel:
         write = self._write_avx512() if self.masks else self._write_avx2()
         return [
             f"{self.label}:",
+            *(self._ask() if self.masks and len(self.line) > 1 else ()),
             *(f"{clear} {x}, {x}, {x}" for sums in self.sums for x in sums),
             "leaq (%[a_row],%[a_row],2), %[row3]",
             "leaq (%[a_row],%[a_row],4), %[row5]",
@@ -136,6 +139,18 @@ class _Kernel:
             *write,
             "jmp 9f",
         ]
+
+    def _ask(self) -> list[str]:
+        """Asks for the lines of C, which arrive while sums are made: as many as a wide
+        tile of AVX-512 has, if they are in no cache, would wait for each other. Where
+        there are fewer, asking takes as long as it saves."""
+        text = ["movq (%[target]), %[at]", "movq 8(%[target]), %[left]"]
+        width = len(self.line) * self.lanes * self.stored
+        for i in range(len(self.sums)):
+            if i:
+                text.append("addq %[left], %[at]")
+            text += [f"prefetchw {n}(%[at])" for n in range(0, width, _LINE_BYTES)]
+        return text
 
     def _loops(self) -> list[str]:
         """Over segments and, two at a time, over k."""

@@ -1,0 +1,95 @@
+"""Convolutions of images that are as large as the filter, and those that lead back from
+one pixel, as products. The last layers of discriminators and of LeNet are such, and the
+first ones of generators: each tap meets one pixel, or leads to a result of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.dims import is_dim, is_one
+from treadle.ir.graph import Atom
+from treadle.ops.dot import dot_general, fills_as_rows
+from treadle.ops.movement import broadcast_in_dim, reverse, transpose
+from treadle.ops.shape import slice_
+from treadle.passes.windows import Emits, differ
+
+
+def of_whole_images(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """A filter that meets all of an image, once: images are rows of a product."""
+    images, *space, channels = x.type.shape
+    kernel, rank = _taps(f, y, params), len(space)
+    if not _alone(params, rank, "lhs_dilation") or any(map(is_dim, kernel)):
+        return None
+    places = [n - k + 1 for n, k in zip(space, kernel, strict=True)]
+    if math.prod(kernel) == 1 or not _all_one(places, params["padding"]):
+        return None
+    row, features = math.prod(kernel) * channels, y.type.shape[-1]
+    if any(map(is_dim, space)):  # of lengths that are known here
+        cut = {"starts": (0,) * (rank + 2), "steps": (1,) * (rank + 2)}
+        x = f.emit(slice_, [x], limits=(images, *kernel, channels), **cut)
+    rows = f.reshaped(x, (images, row))
+    if not f.is_filter_gradient:
+        how = {"contract": ((1,), (0,)), "batch": ((), ())}
+        y = f.reshaped(y, (row, features))
+        result = f.product(dot_general, [rows, y], **how)
+        return f.reshaped(result, (images, *(1,) * rank, features))
+    how = {"contract": ((0,), (0,)), "batch": ((), ())}
+    y = f.reshaped(y, (images, features))
+    if fills_as_rows(row, features, images):
+        result = f.product(dot_general, [y, rows], **how)
+        result = f.emit(transpose, [result], permutation=(1, 0))
+    else:
+        result = f.product(dot_general, [rows, y], **how)
+    return f.reshaped(result, (*kernel, channels, features))
+
+
+def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """An image of one pixel, which each tap meets in a result of its own: of its
+    gradient by the filter, a product for each tap."""
+    images, *space, channels = x.type.shape
+    kernel, rank = _taps(f, y, params), len(space)
+    if not _alone(params, rank, "strides") or any(map(is_dim, kernel)):
+        return None
+    if math.prod(kernel) == 1 and not f.is_filter_gradient:
+        return None
+    ends = [
+        (low - k + 1, high - k + 1)
+        for (low, high), k in zip(params["padding"], kernel, strict=True)
+    ]
+    if not _all_one(space, ends):
+        return None
+    axes, features = tuple(range(rank)), y.type.shape[-1]
+    x = f.reshaped(x, (images, channels))
+    if not f.is_filter_gradient:
+        how = {"contract": ((1,), (rank,)), "batch": ((), ())}
+        y = f.emit(reverse, [y], axes=axes)
+        return f.product(dot_general, [x, y], **how)
+    taps = math.prod(kernel)
+    shape = taps, images, channels
+    x = f.emit(broadcast_in_dim, [x], shape=shape, dims=(1, 2))
+    y = f.emit(reverse, [y], axes=tuple(axis + 1 for axis in axes))
+    y = f.reshaped(y, (images, taps, features))
+    how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
+    result = f.product(dot_general, [x, y], **how)
+    return f.reshaped(result, (*kernel, channels, features))
+
+
+def _taps(f: Emits, y: Atom, params: dict[str, Any]) -> tuple[int, ...]:
+    """How many the filter has along each axis."""
+    return params["kernel"] if f.is_filter_gradient else y.type.shape[:-2]
+
+
+def _alone(params: dict[str, Any], rank: int, steps: str) -> bool:
+    """Whether there is one group, and taps, and these steps, are side by side."""
+    ones = (1,) * rank
+    plain: dict[str, Any] = {steps: ones, "rhs_dilation": ones, "feature_groups": 1}
+    return not differ(params, plain)
+
+
+def _all_one(lengths: Sequence[int], ends: Sequence[tuple[int, int]]) -> bool:
+    """Whether all lengths are 1, and all ends 0. Of open sizes one guard asks, unless
+    those that are not open say no."""
+    asked = [*lengths, *[end + 1 for pair in ends for end in pair]]
+    return all(is_dim(n) or n == 1 for n in asked) and is_one(*asked)
