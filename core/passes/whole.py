@@ -8,25 +8,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.dims import is_dim, is_one
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom
 from treadle.ops.dot import dot_general, fills_as_rows
 from treadle.ops.movement import broadcast_in_dim, reverse, transpose
 from treadle.ops.shape import slice_
-from treadle.passes.windows import Emits, differ
+from treadle.passes.windows import Emits, all_one, differ
 
 
 def of_whole_images(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     """A filter that meets all of an image, once: images are rows of a product."""
     images, *space, channels = x.type.shape
     kernel, rank = _taps(f, y, params), len(space)
-    if not _alone(params, rank, "lhs_dilation") or any(map(is_dim, kernel)):
+    if not _alone(params, rank, "lhs_dilation") or _is_single(kernel):
         return None
     places = [n - k + 1 for n, k in zip(space, kernel, strict=True)]
-    if math.prod(kernel) == 1 or not _all_one(places, params["padding"]):
+    if not _all_met(places, params["padding"]):
         return None
     row, features = math.prod(kernel) * channels, y.type.shape[-1]
-    if any(map(is_dim, space)):  # of lengths that are known here
+    if any(map(is_dim, places)):  # of lengths that are the filter's here
         cut = {"starts": (0,) * (rank + 2), "steps": (1,) * (rank + 2)}
         x = f.emit(slice_, [x], limits=(images, *kernel, channels), **cut)
     rows = f.reshaped(x, (images, row))
@@ -50,15 +50,15 @@ def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     gradient by the filter, a product for each tap."""
     images, *space, channels = x.type.shape
     kernel, rank = _taps(f, y, params), len(space)
-    if not _alone(params, rank, "strides") or any(map(is_dim, kernel)):
+    if not _alone(params, rank, "strides"):
         return None
-    if math.prod(kernel) == 1 and not f.is_filter_gradient:
+    if _is_single(kernel) and not f.is_filter_gradient:
         return None
     ends = [
         (low - k + 1, high - k + 1)
         for (low, high), k in zip(params["padding"], kernel, strict=True)
     ]
-    if not _all_one(space, ends):
+    if not _all_met(space, ends):
         return None
     axes, features = tuple(range(rank)), y.type.shape[-1]
     x = f.reshaped(x, (images, channels))
@@ -81,6 +81,11 @@ def _taps(f: Emits, y: Atom, params: dict[str, Any]) -> tuple[int, ...]:
     return params["kernel"] if f.is_filter_gradient else y.type.shape[:-2]
 
 
+def _is_single(kernel: Sequence[int]) -> bool:
+    """Whether there is one tap, for all sizes."""
+    return not any(map(is_dim, kernel)) and math.prod(kernel) == 1
+
+
 def _alone(params: dict[str, Any], rank: int, steps: str) -> bool:
     """Whether there is one group, and taps, and these steps, are side by side."""
     ones = (1,) * rank
@@ -88,8 +93,6 @@ def _alone(params: dict[str, Any], rank: int, steps: str) -> bool:
     return not differ(params, plain)
 
 
-def _all_one(lengths: Sequence[int], ends: Sequence[tuple[int, int]]) -> bool:
-    """Whether all lengths are 1, and all ends 0. Of open sizes one guard asks, unless
-    those that are not open say no."""
-    asked = [*lengths, *[end + 1 for pair in ends for end in pair]]
-    return all(is_dim(n) or n == 1 for n in asked) and is_one(*asked)
+def _all_met(lengths: Sequence[int], ends: Sequence[tuple[int, int]]) -> bool:
+    """Whether all lengths are 1, and all ends 0."""
+    return all_one([*lengths, *[end + 1 for pair in ends for end in pair]])

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, never_positive
+from treadle.dims import is_dim, is_one, never_positive
 from treadle.ir.graph import Atom, Lit
 from treadle.ops.conv import Window
 from treadle.ops.dot import dot_general
@@ -43,10 +43,25 @@ class Emits(Protocol):
 
 
 def differ(params: dict[str, Any], some: dict[str, Any]) -> bool:
-    """Whether one of some params is another. Padding is asked for last: it may depend
-    on open sizes."""
-    names = sorted(some, key=lambda name: name == "padding")
-    return any(params[k] != some[k] for k in names)
+    """Whether one of some params is another. Of those that depend on open sizes, as
+    padding and taps may, one guard asks, unless the others say so."""
+    asked = []
+    for name, value in some.items():
+        pairs = zip(_numbers(params[name]), _numbers(value), strict=True)
+        asked += [a - b + 1 for a, b in pairs]
+    return not all_one(asked)
+
+
+def _numbers(param: Any) -> list[Any]:
+    if not isinstance(param, tuple):
+        return [param]
+    return [n for part in param for n in _numbers(part)]
+
+
+def all_one(numbers: Sequence[int]) -> bool:
+    """Whether all are 1. Of open sizes one guard asks, unless those that are not open
+    say no."""
+    return all(is_dim(n) or n == 1 for n in numbers) and is_one(*numbers)
 
 
 def replaced(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
@@ -82,7 +97,7 @@ def of_windows(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     groups, channels, rank = params["feature_groups"], x.type.shape[-1], len(kernel)
     ones = (1,) * rank
     plain = {"strides": tuple(kernel), "lhs_dilation": ones, "rhs_dilation": ones}
-    if math.prod(kernel) == 1 or differ(params, plain):
+    if math.prod(params["strides"]) == 1 or differ(params, plain):
         return None
     if any(never_positive(low) and low != 0 for low, _ in params["padding"]):
         return None
@@ -158,7 +173,8 @@ def of_tiles(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
         "rhs_dilation": (1,) * rank,
         "feature_groups": 1,
     }
-    if f.is_filter_gradient or differ(params, tiles) or math.prod(kernel) == 1:
+    gaps = math.prod(params["lhs_dilation"])
+    if f.is_filter_gradient or gaps == 1 or differ(params, tiles):
         return None
     ends = [
         (low - k + 1, high - k + 1)

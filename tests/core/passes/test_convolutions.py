@@ -166,6 +166,33 @@ def test_images_of_any_number_and_height(name: str) -> None:
     assert compiled.report().traces == (2 if alone else 1)
 
 
+@pytest.mark.parametrize(("channels", "step"), [(1, 1), (16, 1), (1, 2)])
+def test_filters_of_any_length(channels: int, step: int) -> None:
+    """Bits are those of a program for one size: where all of an image is met, too, or
+    windows lie side by side."""
+    rng, how = np.random.default_rng(0), params_of("lines as long as the filter")
+    how["strides"] = (step,)
+
+    def run(x: Any, w: Any) -> Any:
+        out = conv_general(x, w, **how)
+        return out, conv_filter_grad(x, out, kernel=w.shape[:-2], **how)
+
+    compiled = td.jit(run, dynamic={"x": ("n", "h", None), "w": ("k", None, None)})
+    for n, h, k in [
+        (2, 9, 3),
+        (0, 4, 4),
+        (9, 6, 2),
+        (2, 4, 4),
+        (3, 3, 3),
+        (2, 5, 1),
+        (3, 1, 1),
+    ]:
+        x = rng.normal(size=(n, h, channels)).astype("float32")
+        w = rng.normal(size=(k, channels, 3)).astype("float32")
+        found, wanted = compiled(x, w), td.jit(lambda *a: run(*a))(x, w)
+        assert not (why := same_bytes(found, wanted)), f"{n}, {h}, {k}: {why}"
+
+
 @pytest.mark.parametrize(
     "name",
     [
