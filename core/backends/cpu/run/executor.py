@@ -298,7 +298,7 @@ class ProgramBuilder:
                 loads.append(i | _WIDTHS[operand.dtype] << 32)
                 operand = operand.address
             if isinstance(operand, Slot):
-                slots.append(i | operand.index << 32)
+                slots.append(i + operand.index * (1 << 32))
                 for part in operand.dynamic:
                     scaled += [i | part.slot << 32, part.scale]
                 template.append(operand.offset)
