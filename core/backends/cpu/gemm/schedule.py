@@ -68,8 +68,8 @@ def schedule(
         sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
         b1, batches, m, a_row, c_row = numbers(_rows, sizes)
     if few and not hooked and _may_turn(product, tile):
-        sizes = m, n, a_row, a_column, b_row, b_column, c_row
-        turned, m, n, a_row, a_column, b_row, b_column, c_row = numbers(_turned, sizes)
+        given = m, n, a_row, a_column, b_row, b_column, c_row
+        turned, m, n, a_row, a_column, b_row, b_column, c_row = numbers(_turned, given)
     read = batches, m, n, product.k, a_row, a_column, b_row, b_column
     blocks = numbers(_blocks, (*machine, *read))
     words: list[int] = [0] * (FIRST + len(ProductWord))
