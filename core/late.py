@@ -82,6 +82,7 @@ class Computed:
     parts: tuple[Any, ...]
     dtype: np.dtype
 
+    @cached_property
     def nodes(self) -> list[Number]:
         """What it is computed of, and itself: each once, though it may be used often,
         and after what it is made of."""
@@ -99,25 +100,26 @@ class Computed:
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        return tuple([n.size for n in self.nodes() if isinstance(n, SizeOf)])
+        return tuple([n.size for n in self.nodes if isinstance(n, SizeOf)])
 
     def at(self, value_of: Value) -> Any:
         """The number for given sizes."""
         known: dict[Any, Any] = {}
-        for node in self.nodes():
+        for node in self.nodes:
             if isinstance(node, SizeOf):
                 known[node] = node.at(value_of)
-            else:
-                operands = [known[p] if _is_open(p) else p for p in node.parts]
-                made = np.asarray(node.run(operands)).astype(node.dtype)
-                known[node] = made[()]
+                continue
+            made = node.run([known[p] if _is_open(p) else p for p in node.parts])
+            if type(made) is not node.dtype.type:
+                made = np.asarray(made).astype(node.dtype)[()]
+            known[node] = made
         return known[self]
 
     @cached_property
     def _key(self) -> Hashable:
         places: dict[Any, int] = {}
         keys: dict[Hashable, int] = {}
-        for node in self.nodes():
+        for node in self.nodes:
             if isinstance(node, SizeOf):
                 key: Hashable = node.key()
             else:
@@ -135,7 +137,7 @@ class Computed:
     def with_sizes(self, new: Value) -> Computed:
         """The same of other sizes."""
         made: dict[Any, Any] = {}
-        for node in self.nodes():
+        for node in self.nodes:
             if isinstance(node, SizeOf):
                 made[node] = node.with_sizes(new)
             else:

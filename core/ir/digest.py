@@ -108,7 +108,7 @@ class _Text:
         """A number that is computed of sizes: each of its parts once, by its place."""
         places: dict[int, str] = {}
         rows: list[str] = []
-        for node in x.nodes():
+        for node in x.nodes:
             if isinstance(node, Computed):
                 shown = [node.run, *[places.get(id(p), p) for p in node.parts]]
             else:

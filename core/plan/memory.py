@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from treadle.dims import hint, is_dim, same_shape
@@ -164,15 +165,25 @@ class Packing:
         return most
 
     def __call__(self, *sizes: int) -> list[int]:
-        starts, tops = [0] * len(sizes), [0] * len(sizes)
+        return self._written(*sizes)
+
+    @cached_property
+    def _written(self) -> Callable[..., list[int]]:
+        """A call, written out: it is most of what a new size costs a large program, and
+        reads lists that nobody has touched since the last one."""
+        parameters = ", ".join([f"s{i}" for i, _ in enumerate(self._lives)])
+        lines = [f"def places({parameters}):"]
         for i, under in self._below:
-            start = 0
-            for j in under:
-                if tops[j] > start:
-                    start = tops[j]
-            starts[i] = start
-            tops[i] = start + sizes[i]
-        return [*starts, max(tops)]
+            lines.append(f" a{i} = {f't{under[0]}' if under else 0}")
+            lines += [f" if t{j} > a{i}: a{i} = t{j}" for j in under[1:]]
+            lines.append(f" t{i} = a{i} + s{i}")
+        covered = {j for _, under in self._below for j in under}
+        tops = [f"t{i}" for i, _ in self._below if i not in covered]
+        starts = [f"a{i}, " for i, _ in enumerate(self._lives)]
+        lines.append(f" return [{''.join(starts)}max({', '.join(tops)}, 0)]")
+        names: dict[str, Any] = {}
+        exec(compile("\n".join(lines), "<places>", "exec"), names)
+        return names["places"]
 
 
 def _rounded(nbytes: int) -> int:

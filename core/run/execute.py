@@ -43,8 +43,9 @@ class Bound(NamedTuple):
     value_of: Value | None
 
 
-Result = tuple[ArrayType, int, Any]
-"""Type, bytes, and what allocates them."""
+Result = tuple[ArrayType, Any, int]
+"""Type, what allocates its memory, and the argument whose memory it may take over (-1:
+none)."""
 
 
 def _data(leaf: Any, dtype: np.dtype) -> np.ndarray:
@@ -55,9 +56,18 @@ def _data(leaf: Any, dtype: np.dtype) -> np.ndarray:
         raise
 
 
-def result(t: ArrayType, target: Target) -> Result:
+def result(t: ArrayType, target: Target, taken: int = -1) -> Result:
     """What a result needs."""
-    return t.strong(), t.nbytes, target.size_class(max(t.nbytes, 1))
+    return t.strong(), target.size_class(max(t.nbytes, 1)), taken
+
+
+def results_of(types: Sequence[ArrayType], plan: Plan, target: Target) -> list[Any]:
+    """What a program's results need; nothing yet for those whose sizes are open."""
+    taken = plan.shares
+    return [
+        None if t.is_sized else result(t, target, taken.get(i, -1))
+        for i, t in enumerate(types)
+    ]
 
 
 class Executable:
@@ -79,13 +89,12 @@ class Executable:
         self.program_for: Callable[[str], Executable] = lambda name: self
         self.better: Callable[[], Executable | None] = lambda: None
         if bound is None:
-            results = [result(t, target) for t in outline.out_types]
+            results = results_of(outline.out_types, plan, target)
             types = outline.in_types
             bound = Bound(target.link(plan), types, results, plan.arena, None, None)
         self.value_of, self.temporaries = bound.value_of, bound.arena
         self.linked, self.in_types = bound.linked, bound.in_types
         self.donated, self._shares = donated, plan.shares
-        self._in_dtypes = [t.dtype for t in bound.in_types]
         self._outs = bound.results
         # The slots lie behind the temporaries, in one block: at its end, which was
         # touched before if programs for other sizes used it.
@@ -94,9 +103,17 @@ class Executable:
         self._block = bound.room or target.size_class(self._slots + words)
         if bound.room:
             self._slots = (self._block.size - words) // 64 * 64
-        constants = self.linked.constants
-        count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
-        self._words = Struct(f"{count}q")
+
+    # Where a path is made at once, as for a new size, nobody asks for these.
+
+    @cached_property
+    def _in_dtypes(self) -> list[np.dtype]:
+        return [t.dtype for t in self.in_types]
+
+    @cached_property
+    def _words(self) -> Struct:
+        given = len(self.in_types) + len(self._outs) + len(self.linked.constants)
+        return Struct(f"{1 + given}q")
 
     @cached_property
     def plan(self) -> Plan:
@@ -125,12 +142,12 @@ class Executable:
         if self.donated:
             taken = self._taken(args)
             buffers = [
-                taken.get(i) or pool.allocate(nbytes)
-                for i, (_, nbytes, pool) in enumerate(self._outs)
+                taken.get(i) or pool.allocate(t.nbytes)
+                for i, (t, pool, _) in enumerate(self._outs)
             ]
             held.append(self._give_up(args))
         else:
-            buffers = [pool.allocate(nbytes) for _, nbytes, pool in self._outs]
+            buffers = [pool.allocate(t.nbytes) for t, pool, _ in self._outs]
         addresses += [b.address for b in buffers]
         arena.write(
             self._words, self._slots, arena.address, *addresses, *self.linked.constants
@@ -171,7 +188,7 @@ class Executable:
             self.linked.program,
             self._block,
             self._slots,
-            [(t, p, self._shares.get(i, -1)) for i, (t, _, p) in enumerate(self._outs)],
+            self._outs,
             self.linked.constants,
             self.donated,
             given_up(self.name),

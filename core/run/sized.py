@@ -19,7 +19,7 @@ from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Part, Scope
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
-from treadle.run.execute import Bound, Executable, result
+from treadle.run.execute import Bound, Executable, result, results_of
 
 
 class Code:
@@ -131,9 +131,7 @@ class SizedProgram:
         self._linked = target.link(plan)
         self._scope = scope
         self._in_types, self._out_types = plan.outline.in_types, plan.outline.out_types
-        self._results: list[Any] = [
-            None if t.is_sized else result(t, target) for t in self._out_types
-        ]
+        self._results = results_of(self._out_types, plan, target)
         self._sized = [
             [i for i, t in enumerate(types) if t.is_sized]
             for types in (self._in_types, self._out_types)
@@ -191,7 +189,8 @@ class SizedProgram:
         for i, shape in zip(self._sized[0], ins, strict=True):
             in_types[i] = _with_shape(in_types[i], shape)
         for i, shape in zip(self._sized[1], outs, strict=True):
-            results[i] = result(_with_shape(self._out_types[i], shape), target)
+            t = _with_shape(self._out_types[i], shape)
+            results[i] = result(t, target, plan.shares.get(i, -1))
         room = target.room(arena + 8 * linked.program.slot_count + _ALIGN)
         bound = Bound(linked, in_types, results, arena, room, value_of)
         made = Executable(plan, target, donated, bound)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.cost import worth_sharing
-from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.gemm.arguments import Word, operands
 from treadle.backends.cpu.loops import LoopCommands
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
@@ -220,7 +220,7 @@ class Linked(LoopCommands):
 
     def _product_call(self, step: ProductStep) -> Call:
         words: list[Any] = list(step.words.words)
-        words[Word.A], words[Word.B] = self.at(step.a), self.at(step.b)
+        words[Word.A], words[Word.B] = operands(step, self.at)
         words[Word.C] = self.at(step.c)
         if step.scratch is not None:
             words[Word.SCRATCH] = self.at(step.scratch)

@@ -295,3 +295,48 @@ def test_batch_elements_of_one_row_are_rows_of_one_product(shape: Any) -> None:
     words = step.words.words
     assert (words[ProductWord.BATCHES] == 1) is (1 in shape)
     assert f.report().traces == 1
+
+
+def _carried(x: Any, w: Any) -> Any:
+    return td.scan(lambda c, _: (x @ c, c), w, tnp.arange(3.0))
+
+
+def _repeated(x: Any, w: Any) -> Any:
+    return td.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, x @ s[1]), (0, w))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, w: x @ w, lambda x, w: x[::-1] @ w[::-1], _carried, _repeated],
+)
+def test_one_column_is_a_row_with_the_bits_of_fixed_sizes(function: Any) -> None:
+    f = td.jit(function)
+    rng = np.random.default_rng(0)
+    for m, n in ((40, 30), (33, 20), (64, 1), (1, 1), (1, 40), (50, 2), (65, 1)):
+        x = (rng.standard_normal((m, m)) / m).astype(FLOAT)
+        w = rng.standard_normal((m, n)).astype(FLOAT)
+        found, alone = f(x, w), td.jit(function)(x, w)
+        for a, b in zip(td.tree.leaves(found), td.tree.leaves(alone), strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    assert f.report().traces == 2
+
+
+def test_one_column_is_multiplied_as_a_row() -> None:
+    f = td.jit(lambda x, w: x @ w, dynamic={"x": ("m", "k"), "w": ("k", "n")})
+    rng = np.random.default_rng(0)
+    for m, k, n in ((9, 40, 3), (200, 300, 1), (1, 30, 1), (30, 20, 40)):
+        x = rng.standard_normal((m, k)).astype(FLOAT)
+        w = rng.standard_normal((k, n)).astype(FLOAT)
+        want = x.astype(float) @ w.astype(float)
+        np.testing.assert_allclose(f(x, w), want, 1e-4, 1e-4)
+        plan = f.lower(x, w).plan
+        (step,) = [s for _, s in walk(plan.steps) if isinstance(s, ProductStep)]
+        turned = n == 1 < m
+        assert step.words.turned == turned
+        assert step.words.words[ProductWord.N] == (m if turned else n)
+
+
+def test_numbers_that_64_bits_cannot_count_are_an_error() -> None:
+    program = Case(lambda x: x * 2, ("b", "t")).sized()[2]._linked.program
+    with pytest.raises(MemoryError, match="64 bits"):
+        program.bind([1 << 63] * len(program.sizes), {}, None)

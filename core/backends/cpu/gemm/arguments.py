@@ -43,8 +43,12 @@ blocks (A once per column group of the grid, B once per block of rows).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+
+from treadle.backends.cpu.run.executor import Scaled, Slot
+from treadle.plan.steps import Place, ProductStep
 
 
 class Kind(IntEnum):
@@ -161,13 +165,34 @@ class Scheduled:
     """The arguments of one kernel call, 0 where a pointer is to be filled in.
 
     scratch_bytes: what its tasks share, among them and with other calls.
+    turned: 1 if A and B change places, else 0.
     """
 
     words: tuple[int, ...]
     tasks: int
     scratch_bytes: int = 0
+    turned: int = 0
 
     @property
     def own_bytes(self) -> int:
         """What a thread needs beside while it runs a task."""
         return self.words[Word.OWN_STRIDE]
+
+
+def operands(step: ProductStep, at: Callable[[Place], Slot]) -> tuple[Slot, Slot]:
+    """What the words of A and B point to, which may depend on sizes that are open."""
+    a, b, turned = at(step.a), at(step.b), step.words.turned
+    return _either(a, b, turned), _either(b, a, turned)
+
+
+def _either(first: Slot, second: Slot, which: int) -> Slot:
+    """One of two addresses: the second if a number, that may be open, is 1, not 0."""
+    if type(which) is int:
+        return second if which else first
+    parts = [Scaled(p.slot, p.scale * (1 - which)) for p in first.dynamic]
+    parts += [Scaled(p.slot, p.scale * which) for p in second.dynamic]
+    index = first.index
+    if index != second.index:
+        index += (second.index - index) * which
+    offset = first.offset + (second.offset - first.offset) * which
+    return Slot(index, offset, tuple(parts))

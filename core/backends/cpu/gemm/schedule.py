@@ -16,7 +16,7 @@ from treadle.backends.cpu.gemm.arguments import (
 )
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
 from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
-from treadle.dims import is_dim
+from treadle.dims import hint, is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
 
@@ -59,26 +59,31 @@ def schedule(
     fused = product.fused_a, product.fused_b
     a, b, c = product.a, product.b, product.c
     b1, batches, m = product.b1, product.b0 * product.b1, product.m
-    a_row, c_row = a.row, c.row
+    n, turned = product.n, 0
+    a_row, a_column, b_row, b_column = a.row, a.column, b.row, b.column
+    c_row = c.row
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     machine = product.dtype.itemsize, fused, shared, few, tile, threads
     if is_dim(m) and shared and not (hooked or product.fused_a):
         sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
         b1, batches, m, a_row, c_row = numbers(_rows, sizes)
-    read = batches, m, product.n, product.k, a_row, a.column, b.row, b.column
+    if few and not hooked and _may_turn(product, tile):
+        given = m, n, a_row, a_column, b_row, b_column, c_row
+        turned, m, n, a_row, a_column, b_row, b_column, c_row = numbers(_turned, given)
+    read = batches, m, n, product.k, a_row, a_column, b_row, b_column
     blocks = numbers(_blocks, (*machine, *read))
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value
     words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a_row
-    words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b.row
+    words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b_row
     words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c_row, c.column
     words[ProductWord.BATCH1] = b1
     words[ProductWord.BATCHES] = batches
-    words[ProductWord.N] = product.n
+    words[ProductWord.N] = n
     words[ProductWord.K] = product.k
     tasks = words[Word.TASKS]
-    return Scheduled(tuple(words), tasks)
+    return Scheduled(tuple(words), tasks, turned=turned)
 
 
 def in_strands(
@@ -171,6 +176,27 @@ def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:
     if m == 1 and b1 == 1:
         return 1, 1, b0, a[0], c[0]
     return b1, b0 * b1, m, a[2], c[2]
+
+
+def _may_turn(product: Contraction, tile: Tile) -> bool:
+    """Whether it has one column for some of its sizes, which is a row then, as it is
+    where sizes are fixed: A and B change places."""
+    a, b, c = product.a, product.b, product.c
+    steps = map(hint, (a.row, a.column, b.row, b.column))
+    alone = not any([is_dim(x) or x != 1 for x in (product.b0, product.b1, c.column)])
+    return is_dim(product.n) and alone and min(steps) >= 0 and may_be_few(product, tile)
+
+
+def _turned(m: int, n: int, *steps: int) -> tuple[int, ...]:
+    """Whether A and B change places; then m, n, and the steps between rows and columns
+    of A and of B, and between rows of C.
+
+    steps: these as they are given.
+    """
+    a_row, a_column, b_row, b_column, c_row = steps
+    if n == 1 < m and c_row == 1:
+        return 1, 1, m, b_column, b_row, a_column, a_row, m
+    return 0, m, n, *steps
 
 
 @lru_cache(maxsize=1 << 14)

@@ -46,6 +46,8 @@ from treadle.structure import BUILT_IN, LEAF, Structure, node_of
 MOST_LEAVES = 4096
 """Addresses of more would not fit on the stack."""
 
+_PLACES = {name: i for i, name in enumerate(HEADER)}
+
 
 def caller(signature: Signature, run: Run) -> Path | None:
     """A function that runs a program and gives its result, a pytree."""
@@ -68,21 +70,21 @@ def caller_like(path: Path, types: Sequence[ArrayType], run: Run) -> Path | None
         struct.pack_into(f"{len(values)}q", words, 8 * at, *values)
 
     def header(name: str) -> int:
-        return struct.unpack_from("q", words, 8 * HEADER.index(name))[0]
+        return struct.unpack_from("q", words, 8 * _PLACES[name])[0]
 
     for at, t, old in zip(leaves, types, signature.types, strict=True):
         if t is not old:
             put(at, id(t))
     at = header("outputs")
     for given, old in zip(run.outputs, before.outputs, strict=True):
-        if given != old:
+        if given is not old:
             t, blocks, _ = given
             put(at, *map(id, _memory(blocks, t.nbytes, keep)), id(t))
         at += OUTPUT_WORDS
     put(header("arena"), *map(id, _memory(run.arena, run.arena.size, keep)))
     put(header("constants"), *run.constants)
-    put(HEADER.index("slots"), run.slots)
-    put(HEADER.index("program"), run.program.native()[1])
+    put(_PLACES["slots"], run.slots)
+    put(_PLACES["program"], run.program.native()[1])
     like = signature._replace(types=types)
     make, definition = _make()
     kept = like, run, leaves, objects, keep, definition
@@ -131,7 +133,7 @@ class _Words:
         self.read(signature.kwargs)
         header |= self._run(run)
         for name, value in header.items():
-            self.words[HEADER.index(name)] = value
+            self.words[_PLACES[name]] = value
 
     def here(self) -> int:
         """The place of the next word."""

@@ -26,6 +26,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.executor_ir import OPCODES
+from treadle.dims import is_dim
 
 ENDLESS = (1 << 63) - 1
 
@@ -54,7 +55,7 @@ def repeat(
     strands: int = 1,
 ) -> list[Operand] | None:
     """The operands of a command that repeats others, or None if they are too many, or
-    others than calls.
+    others than calls, or of operands that may change places.
 
     index: the slot that holds the iteration. swaps: slots that are exchanged after
     each. test, flag: what runs before each iteration, and where it leaves its answer.
@@ -71,6 +72,8 @@ def repeat(
         entries += [function, len(words), tasks]
         for operand in operands:
             if isinstance(operand, Slot):
+                if is_dim(operand.index):
+                    return None  # whether it is one that turns is not known yet
                 here = len(words)
                 steps += [(here, d.scale) for d in operand.dynamic if d.slot == index]
                 if operand.index in turned:
