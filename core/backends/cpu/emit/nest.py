@@ -82,9 +82,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     wide, more = lanes, ""
     if entry.startswith(WIDE):
         entry, wide, more = entry.removeprefix(WIDE), wide_lanes(nest), attributes()
-    with b.function(
-        f'define void @"{symbol}"(ptr %args, {parameters}) nounwind {more}'
-    ):
+    with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind{more}'):
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)

@@ -109,9 +109,9 @@ def _has_windows(operand: Operand) -> bool:
 
 
 def points_entry(launch: Launch) -> str:
-    """POINTS, with or without WIDE, if this launch has short rows, and what it reads is near enough;
-    else nothing. No result depends on it, so sizes that are open count as in the
-    trace."""
+    """POINTS, with or without WIDE, if this launch has short rows, and what it reads is
+    near enough; else nothing. No result depends on it, so sizes that are open count as
+    in the trace."""
     if is_dim(launch.inner) or not goes_by_points(launch.nest):
         return ""
     wide, lanes = wide_lanes(launch.nest), host_lanes()

@@ -40,4 +40,4 @@ def attributes() -> str:
     """Of functions with such vectors: all others keep their code."""
     if not _extends():
         return ""
-    return f'"target-features"="{host().features},+{CHOOSES_BYTES}"'
+    return f' "target-features"="{host().features},+{CHOOSES_BYTES}"'
