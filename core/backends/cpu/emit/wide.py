@@ -27,7 +27,7 @@ def wide_lanes(nest: Nest) -> int:
     instructions that choose among so many; else those of float32."""
     width, lanes = host().vector_bytes, host_lanes()
     most = _WIDEST.get(width, 0) if width == 32 or _extends() else 0
-    dtypes = {x.dtype for x in (*nest.operands, *nest.body)}
+    dtypes = {o.dtype for o in nest.operands} | {i.dtype for i in nest.body}
     widest = max(8, *(bits(register_kind(d)) for d in dtypes))
     return 8 * width // widest if widest <= most else lanes
 
