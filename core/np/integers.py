@@ -13,12 +13,13 @@ from treadle.errors import at, user_source
 from treadle.np.operands import ArrayLike, as_array, cast, matched, one_axis, operand
 from treadle.np.padding import pad
 from treadle.np.reductions import any as any_of
-from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import moveaxis, ravel, reshape
+from treadle.np.shapes import ravel, reshape
 from treadle.ops import compare
 from treadle.ops.arithmetic import div, mul
 from treadle.ops.binary import rem
-from treadle.ops.movement import broadcast_in_dim
+from treadle.ops.movement import broadcast_in_dim, reverse
+from treadle.ops.reduce import reduce_or
+from treadle.ops.shape import iota
 from treadle.ops.unary import abs_
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -86,14 +87,23 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 _ORDERS = ("big", "little")
 
 
-def _places(name: str, order: str) -> np.ndarray:
-    """By how many bits each of eight is shifted."""
+def _check_order(name: str, order: str) -> None:
     if order not in _ORDERS:
         raise ValueError(
             f"{name}: bitorder is 'big' or 'little', got {order!r}{at(user_source())}"
         )
-    places = np.arange(8, dtype=np.uint8)
-    return places[::-1] if order == "big" else places
+
+
+def _places(shape: tuple[int, ...], axis: int, order: str) -> Any:
+    """By how many bits each of eight is shifted, which are along this axis."""
+    place = iota(shape=shape, axis=axis, dtype=dtypes.uint8)
+    return reverse(place, axes=(axis,)) if order == "big" else place
+
+
+def _bits_of(order: str) -> Any:
+    """A byte for each bit of one, that has this bit alone."""
+    found = np.uint8(1) << np.arange(8, dtype=np.uint8)
+    return as_array(found[::-1] if order == "big" else found)
 
 
 def packbits(x: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
@@ -104,7 +114,7 @@ def packbits(x: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
       bitorder: whether the first of eight is the highest bit ("big") or the lowest.
     """
     x = operand("packbits", x)
-    places = _places("packbits", bitorder)
+    _check_order("packbits", bitorder)
     if dtypes.is_differentiable(typeof(x).dtype):
         raise TypeError(
             f"packbits takes booleans or integers, got {typeof(x)}{at(user_source())}"
@@ -112,19 +122,22 @@ def packbits(x: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     if axis is None:
         x, axis = ravel(x), 0
     number = one_axis("packbits", axis, typeof(x).ndim)
-    bits = cast(moveaxis(cast(x, dtypes.bool_), number, -1), dtypes.uint8)
-    *rest, n = typeof(bits).shape
+    bits = cast(cast(x, dtypes.bool_), dtypes.uint8)
+    shape = typeof(bits).shape
+    before, n, behind = shape[:number], shape[number], shape[number + 1 :]
     bytes_ = (n + 7) // 8
     missing = 8 * bytes_ - n
     if is_dim(missing) or missing:
-        bits = pad(bits, [(0, 0)] * len(rest) + [(0, missing)])
-    bits = compare.shift_left(
-        reshape(bits, (*rest, bytes_, 8)),
-        broadcast_in_dim(
-            as_array(places), shape=(*rest, bytes_, 8), dims=(len(rest) + 1,)
-        ),
-    )
-    return moveaxis(sum_of(bits, -1, dtypes.uint8), -1, number)
+        bits = pad(bits, _at_end(missing, number, len(shape)))
+    eights = (*before, bytes_, 8, *behind)
+    places = _places(eights, number + 1, bitorder)
+    bits = compare.shift_left(reshape(bits, eights), places)
+    return reduce_or(bits, axes=(number + 1,))
+
+
+def _at_end(count: Any, axis: int, ndim: int) -> list[tuple[Any, Any]]:
+    """The widths of padding behind an axis."""
+    return [(0, count if i == axis else 0) for i in range(ndim)]
 
 
 def unpackbits(
@@ -145,21 +158,23 @@ def unpackbits(
         raise TypeError(
             f"unpackbits takes an array of uint8, got {typeof(x)}{at(user_source())}"
         )
-    places = _places("unpackbits", bitorder)
+    _check_order("unpackbits", bitorder)
     if axis is None:
         x, axis = ravel(x), 0
     number = one_axis("unpackbits", axis, typeof(x).ndim)
-    x = moveaxis(x, number, -1)
-    *rest, n = typeof(x).shape
-    wide = (*rest, n, 8)
-    bits = compare.shift_right_logical(
-        broadcast_in_dim(x, shape=wide, dims=tuple(range(len(wide) - 1))),
-        broadcast_in_dim(as_array(places), shape=wide, dims=(len(wide) - 1,)),
+    shape = typeof(x).shape
+    before, n, behind = shape[:number], shape[number], shape[number + 1 :]
+    wide, masks = (*before, n, 8, *behind), _bits_of(bitorder)
+    kept = tuple(i for i in range(len(wide)) if i != number + 1)
+    bits = compare.bitwise_and(
+        broadcast_in_dim(as_array(x), shape=wide, dims=kept),
+        broadcast_in_dim(masks, shape=wide, dims=(number + 1,)),
     )
-    flat = reshape(compare.bitwise_and(bits, np.uint8(1)), (*rest, 8 * n))
+    bits = cast(compare.ne(bits, np.uint8(0)), dtypes.uint8)
+    flat = reshape(bits, (*before, 8 * n, *behind))
     if count is not None:
         beyond = count - 8 * n if count >= 0 else 0
         if not is_dim(beyond) and beyond > 0:
-            flat = pad(flat, [(0, 0)] * len(rest) + [(0, beyond)])
-        flat = flat[..., :count]
-    return moveaxis(flat, -1, number)
+            flat = pad(flat, _at_end(beyond, number, len(shape)))
+        flat = flat[(slice(None),) * number + (slice(count),)]
+    return flat

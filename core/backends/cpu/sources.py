@@ -16,7 +16,7 @@ from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.known import knowing
 from treadle.backends.cpu.emit.nest import emit
-from treadle.backends.cpu.emit.points import should_go_by_points
+from treadle.backends.cpu.emit.points import points_entry
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
@@ -89,8 +89,8 @@ def launch_source(launch: Launch) -> native.Source:
 def _entry(launch: Launch) -> str:
     """The entry of `emit` that suits a launch, and is worth its compilation."""
     entry = knowing(launch, entry_for(launch))
-    if entry == "task" and should_go_by_points(launch):
-        entry = "points"
+    if entry == "task" and (points := points_entry(launch)):
+        entry = points
     elif entry == "task" and (squares := squares_entry(launch)):
         return squares
     elif entry == "task" and may_run_across(launch):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 
 from treadle.backends.cpu.emit.known import entry_and_columns
+from treadle.backends.cpu.emit.points import POINTS
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
+from treadle.backends.cpu.emit.wide import WIDE
 from treadle.dims import hint
 from treadle.fuse.lowering.launches import Launch
 from treadle.plan.weight import instructions
@@ -35,8 +37,8 @@ def gains_much(launch: Launch, entry: str) -> bool:
     nest = launch.nest
     if not launch.whole or reads_back(nest):
         return True
-    name, columns = entry_and_columns(entry)
-    if name == "points" or has_short_rows(nest):
+    name, columns = entry_and_columns(entry.removeprefix(WIDE))
+    if name == POINTS or has_short_rows(nest):
         each = _A_ROW
     elif columns and name == "task":
         each = _KNOWN * instructions(nest)

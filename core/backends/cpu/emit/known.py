@@ -34,6 +34,7 @@ from treadle.backends.cpu.emit.turned import (
     turned_arguments,
     turned_plan,
 )
+from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import Sweep, is_store
@@ -86,7 +87,10 @@ def knowing(launch: Launch, entry: str) -> str:
         return entry
     steps = [b.strides[launch.nest.outer - 1] for b in launch.bindings]
     is_open = any(map(is_dim, (launch.inner, *steps)))
-    return f"{entry if is_open else 'task'}{columns}"
+    wide = wide_lanes(launch.nest)
+    many = wide > host_lanes() and hint(launch.outer[-1]) >= wide
+    lanes = WIDE if many and knows(launch.nest, columns, wide) else ""
+    return f"{lanes}{entry if is_open else 'task'}{columns}"
 
 
 def entry_and_columns(entry: str) -> tuple[str, int]:

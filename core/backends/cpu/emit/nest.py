@@ -30,13 +30,14 @@ from treadle.backends.cpu.emit.outer import (
     segments,
     stepped,
 )
-from treadle.backends.cpu.emit.points import Points, goes_by_points
+from treadle.backends.cpu.emit.points import POINTS, Points, goes_by_points
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.running_across import RunningAcross, runs_across
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.short import has_short_rows, short_rows
 from treadle.backends.cpu.emit.squares import STEPS, Squares, crosses_rows
 from treadle.backends.cpu.emit.tasks import split_axis
+from treadle.backends.cpu.emit.wide import WIDE, attributes, wide_lanes
 from treadle.kernels.lower import cost, schedule
 from treadle.kernels.nest import Nest
 
@@ -66,8 +67,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
       entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
         same with short rows, "open" with both; any of these with a number of columns at
-        its end, for which there is code beside; "points" for elementwise nests with
-        vectors from row to row; those of `squares.py`; "tile" for
+        its end, for which there is code beside; those of `points.py` for elementwise
+        nests with vectors from row to row; those of `squares.py`; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
@@ -78,14 +79,17 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     parameters = "i64 %task, i64 %slot"
     if entry == "tile":
         parameters = "i64 %b0, i64 %b1, i64 %r0, i64 %r1, i64 %c0, i64 %c1"
-    with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind'):
+    wide, more = lanes, ""
+    if entry.startswith(WIDE):
+        entry, wide, more = entry.removeprefix(WIDE), wide_lanes(nest), attributes()
+    with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind{more}'):
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
-        elif entry == "points" and goes_by_points(nest):
-            _points_task(b, nest, arguments, lanes)
+        elif entry == POINTS and goes_by_points(nest):
+            _points_task(b, nest, arguments, lanes, wide)
         elif nest.axis == "inner":
-            _row_task(b, nest, arguments, lanes, entry)
+            _row_task(b, nest, arguments, lanes, entry, wide)
         else:
             _column_task(b, nest, arguments, lanes)
         b("ret void")
@@ -105,7 +109,7 @@ def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
 
 
 def _row_task(
-    b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str, wide: int
 ) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     squares = None
@@ -113,8 +117,9 @@ def _row_task(
         squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
     together: list[KnownSweeps | AcrossSweeps | SeveralRows | RunningAcross] = []
     entry, known = entry_and_columns(entry)
-    if knows(nest, known, lanes):
-        together.append(KnownSweeps(b, nest, arguments, lanes, known))
+    for count in dict.fromkeys((wide, lanes)):
+        if knows(nest, known, count):
+            together.append(KnownSweeps(b, nest, arguments, count, known))
     if entry == "few" and runs_across(nest):
         together.append(RunningAcross(b, nest, arguments, lanes))
     if entry in ("few", "open") and goes_across(nest, lanes):
@@ -167,8 +172,10 @@ def _row_task(
         sweeps.row(positions, low, high)
 
 
-def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
-    points = Points(b, nest, arguments, lanes)
+def _points_task(
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, wide: int
+) -> None:
+    points = Points(b, nest, arguments, wide)
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     joined = points.arguments
     first, last = _share(b, _product(b, joined.outer), arguments.tasks)

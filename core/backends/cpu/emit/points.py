@@ -25,14 +25,15 @@ from treadle.backends.cpu.emit.access import (
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
+from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.backends.cpu.emit.windows import (
     ENTRY_BYTES,
-    MOST_WINDOWS,
     Choice,
     Shape,
     can_choose,
     load_offsets,
     load_windows,
+    most_windows,
     offsets,
     read_choices,
     registers,
@@ -44,9 +45,11 @@ from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.kernels.lower import is_reduction, is_running, is_store, schedule
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
 
+POINTS = "points"
+"""The entry of `emit`."""
 _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
-_GROUPS = 8
+_GROUPS, _WIDE_GROUPS = 8, 32
 """Of rows, that tables are worth being made for."""
 _BESIDE = 8
 """Groups of rows that follow each other: what tables tell of one of their vectors is
@@ -105,20 +108,29 @@ def _has_windows(operand: Operand) -> bool:
     return operand.kind == "array" and not operand.gathers
 
 
-def should_go_by_points(launch: Launch) -> bool:
-    """Whether this launch has short rows, and what it reads is near enough. No result
-    depends on it, so sizes that are open count as in the trace."""
-    nest, lanes = launch.nest, host_lanes()
-    if is_dim(launch.inner) or not _is_short(launch.inner, nest, lanes):
-        return False
-    if not goes_by_points(nest):
+def points_entry(launch: Launch) -> str:
+    """POINTS, with or without WIDE, if this launch has short rows, and what it reads is
+    near enough; else nothing. No result depends on it, so sizes that are open count as
+    in the trace."""
+    if is_dim(launch.inner) or not goes_by_points(launch.nest):
+        return ""
+    wide, lanes = wide_lanes(launch.nest), host_lanes()
+    near = all(_has_windows(o) or _is_one(o) for o in launch.nest.operands)
+    if near and wide > lanes and _suits(launch, wide, _WIDE_GROUPS):
+        return WIDE + POINTS
+    return POINTS if _suits(launch, lanes, _GROUPS) else ""
+
+
+def _suits(launch: Launch, lanes: int, groups: int) -> bool:
+    nest = launch.nest
+    if not _is_short(launch.inner, nest, lanes):
         return False
     sizes = [hint(n) for n in launch.outer]
     joined = len(sizes) > 1 and sizes[-1] * launch.inner <= _MOST_POINTS
     down, rows = (sizes[-1], sizes[-2]) if joined else (1, sizes[-1])
     points = down * launch.inner
     vectors = _vectors(points, lanes) if points else 0
-    if not points or rows * points < _GROUPS * lanes * vectors:
+    if not points or rows * points < groups * lanes * vectors:
         return False
     if vectors * _entries(nest) * ENTRY_BYTES > _STACK:
         return False
@@ -136,7 +148,7 @@ def should_go_by_points(launch: Launch) -> bool:
             within = (launch.inner - 1) * beside
             within += (min(down, lanes // launch.inner + 1) - 1) * below
             reach = within + row * (lanes // points + 1) * (points < 2 * lanes)
-            if reach * registers(operand.dtype) > MOST_WINDOWS * lanes:
+            if reach * registers(operand.dtype) > most_windows(lanes) * lanes:
                 return False
     return True
 

@@ -8,7 +8,8 @@ table that a task makes once.
 An entry of the table is of one register: 32-bit words of larger elements, or smaller
 elements themselves. It has, for each word, the window's number times words of a window,
 plus the word's number there; where the first window begins; how far behind it the last
-one does; and how many words each may read.
+one does; and how many words each may read. The numbers of words fill a line of memory:
+where there are more lanes, they have fewer bits.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from treadle.backends.cpu.emit.lanes import (
 from treadle.backends.cpu.run.shared import SHARED
 from treadle.backends.cpu.target import host
 
-MOST_WINDOWS = 8
+_MOST_WINDOWS = 8
 """More take longer than elements that are loaded one by one."""
 ENTRY_BYTES = 128
 _START, _LAST, _COUNT = 64, 72, 80
@@ -44,6 +45,20 @@ def can_choose(dtype: np.dtype) -> bool:
     if dtype.itemsize >= 4:
         return "avx2" in flags if host().vector_bytes == 32 else "avx512f" in flags
     return {"avx512vl", "avx512bw"}.issubset(flags) and host().vector_bytes == 64
+
+
+def most_windows(lanes: int) -> int:
+    """That an operand may have: their words' numbers have to fit an entry."""
+    return min(_MOST_WINDOWS, 2 ** _number_bits(lanes) // lanes)
+
+
+def _number_bits(lanes: int) -> int:
+    return min(32, 8 * _START // lanes)
+
+
+def offset_bytes(lanes: int) -> int:
+    """Of an entry for `load_offsets`."""
+    return max(ENTRY_BYTES, 8 * lanes)
 
 
 def registers(dtype: np.dtype) -> int:
@@ -66,18 +81,20 @@ def table(
     """Makes an operand's table on the stack; returns it, and its number of windows, 0
     if these do not do. steps: elements between rows, between what is `down`, and
     `along`."""
-    return _made(b, "windows", _emit_table, lanes, shape, steps, words)
+    nbytes = words * ENTRY_BYTES
+    return _made(b, "windows", _emit_table, lanes, shape, steps, words, nbytes)
 
 
 def offsets(b: Builder, lanes: int, shape: Shape, steps: tuple[str, str, str]) -> str:
     """Makes a table of how many steps each point is from the first one of its group of
     rows, for `load_offsets`."""
-    return _made(b, "offsets", _emit_offsets, lanes, shape, steps, 1)[0]
+    nbytes = offset_bytes(lanes)
+    return _made(b, "offsets", _emit_offsets, lanes, shape, steps, 1, nbytes)[0]
 
 
 def load_offsets(b: Builder, at: str, lanes: int, vector: str) -> Value:
     """The offsets of a vector's points."""
-    moved = b.op(f"mul i64 {vector}, {ENTRY_BYTES}")
+    moved = b.op(f"mul i64 {vector}, {offset_bytes(lanes)}")
     place = b.op(f"getelementptr i8, ptr {at}, i64 {moved}")
     return Value(b, b.op(f"load <{lanes} x i64>, ptr {place}, align 64"), "i64", lanes)
 
@@ -88,7 +105,7 @@ def store_apart(
     """Stores a vector's points where the offsets of a table say, one by one: a scatter
     takes twice as long (Zen 4)."""
     value = to_memory(value, dtype)
-    moved = b.op(f"mul i64 {vector}, {ENTRY_BYTES}")
+    moved = b.op(f"mul i64 {vector}, {offset_bytes(value.lanes)}")
     entry = b.op(f"getelementptr i8, ptr {at}, i64 {moved}")
     for lane in range(value.lanes):
         number = b.op(f"getelementptr i64, ptr {entry}, i64 {lane}")
@@ -106,8 +123,10 @@ def _made(
     shape: Shape,
     steps: tuple[str, str, str],
     words: int,
+    each: int,
 ) -> tuple[str, str]:
-    """Calls the function that makes tables of a kind; gives one, and its answer."""
+    """Calls the function that makes tables of a kind; gives one, and its answer. each:
+    bytes for each vector."""
     symbol = f"@treadle.{what}.{lanes}"
     if symbol not in b.library:
         inner = Builder()
@@ -117,7 +136,7 @@ def _made(
             emit(inner, lanes)
         b.library[symbol] = "\n".join(inner.lines)
     # As long as it has to be: entries 4096 bytes apart would share lines of the cache.
-    nbytes = b.op(f"mul i64 {shape.vectors}, {words * ENTRY_BYTES}")
+    nbytes = b.op(f"mul i64 {shape.vectors}, {each}")
     at = b.op(f"alloca i8, i64 {nbytes}, align 64")
     numbers = (shape.vectors, shape.along, shape.down, *steps, str(words))
     texts = ", ".join([f"ptr {at}", *(f"i64 {n}" for n in numbers)])
@@ -128,7 +147,7 @@ def _emit_offsets(b: Builder, lanes: int) -> None:
     points = b.op(f"mul i64 %vectors, {lanes}")
     with b.carrying("0", points, "1", [("i64", "0")] * 3) as point:
         place = b.op(f"udiv i64 {point.index}, {lanes}")
-        place = b.op(f"mul i64 {place}, {ENTRY_BYTES // 8}")
+        place = b.op(f"mul i64 {place}, {offset_bytes(lanes) // 8}")
         place = b.op(f"add i64 {place}, {b.op(f'urem i64 {point.index}, {lanes}')}")
         place = b.op(f"getelementptr i64, ptr %at, i64 {place}")
         b(f"store i64 {_offset(b, point.values)}, ptr {place}")
@@ -157,6 +176,7 @@ def _emit_table(b: Builder, lanes: int) -> None:
     entries = b.op("mul i64 %vectors, %words")
     elements = b.op(f"udiv i64 {lanes}, %words")
     upper = b.op("sub i64 %words, 1")
+    number = f"i{_number_bits(lanes)}"
     with b.carrying("0", entries, "1", [("i64", "0")] * 4) as turn:
         *before, most = turn.values
         begin = [("i64", x) for x in before]
@@ -185,16 +205,17 @@ def _emit_table(b: Builder, lanes: int) -> None:
             window = b.least(b.op(f"udiv i64 {there}, {lanes}"), final)
             begins = b.op(f"mul i64 {window}, {lanes}")
             inside = b.op(f"sub i64 {there}, {b.least(begins, back)}")
-            word = b.op(f"trunc i64 {b.op(f'add i64 {begins}, {inside}')} to i32")
-            mine = b.op(f"getelementptr i32, ptr {entry}, i64 {w}")
-            b(f"store i32 {word}, ptr {mine}")
+            word = b.op(f"add i64 {begins}, {inside}")
+            word = b.op(f"trunc i64 {word} to {number}")
+            mine = b.op(f"getelementptr {number}, ptr {entry}, i64 {w}")
+            b(f"store {number} {word}, ptr {mine}")
         short = b.least(span, str(lanes))
-        for byte, number in ((_START, first), (_LAST, back), (_COUNT, short)):
+        for byte, found in ((_START, first), (_LAST, back), (_COUNT, short)):
             mine = b.op(f"getelementptr i8, ptr {entry}, i64 {byte}")
-            b(f"store i64 {number}, ptr {mine}")
+            b(f"store i64 {found}, ptr {mine}")
         turn.next = [*after, _most(b, most, count)]
     most = turn.values[3]
-    few = b.op(f"icmp sle i64 {most}, {MOST_WINDOWS}")
+    few = b.op(f"icmp sle i64 {most}, {most_windows(lanes)}")
     b(f"ret i64 {b.op(f'select i1 {few}, i64 {most}, i64 0')}")
 
 
@@ -222,17 +243,17 @@ class Choice(NamedTuple):
 
 def read_choices(b: Builder, dtype: np.dtype, lanes: int, entries: str) -> list[Choice]:
     """The entries at this address: one for each register of a vector."""
-    found = []
+    number, found = f"i{_number_bits(lanes)}", []
     for n in range(registers(dtype)):
         entry = b.op(f"getelementptr i8, ptr {entries}, i64 {n * ENTRY_BYTES}")
         start, last, count = (
             b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {entry}, i64 {at}')}")
             for at in (_START, _LAST, _COUNT)
         )
-        words = b.op(f"load <{lanes} x i32>, ptr {entry}, align 64")
-        limit = Value(b, b.op(f"trunc i64 {count} to i32"), "i32", 1)
-        mask = lane_numbers(b, "i32", lanes).compare("ult", limit)
-        which = Value(b, words, "i32", lanes)
+        words = b.op(f"load <{lanes} x {number}>, ptr {entry}, align 64")
+        limit = Value(b, b.op(f"trunc i64 {count} to {number}"), number, 1)
+        mask = lane_numbers(b, number, lanes).compare("ult", limit)
+        which = Value(b, words, number, lanes)
         found.append(Choice(which, mask, start, last))
     return found
 
@@ -279,14 +300,15 @@ def _register(
         )
         return Value(b, text, kind, lanes)
 
-    narrow = which if kind == "i32" else which.cast("trunc", kind)
+    narrow = which if kind == which.kind else which.cast("trunc", kind)
     found = _chosen(window(choice.start), narrow)
     with b.carrying("1", windows, "1", [(found.type, found.text)]) as turn:
         before = Value(b, turn.values[0], kind, lanes)
         begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), choice.last)
         chosen = _chosen(window(b.op(f"add i64 {choice.start}, {begins}")), narrow)
-        behind = b.op(f"trunc i64 {b.op(f'mul i64 {turn.index}, {lanes}')} to i32")
-        mine = (which & -lanes).compare("eq", Value(b, behind, "i32", 1))
+        behind = b.op(f"mul i64 {turn.index}, {lanes}")
+        behind = b.op(f"trunc i64 {behind} to {which.kind}")
+        mine = (which & -lanes).compare("eq", Value(b, behind, which.kind, 1))
         turn.next = [select(mine, chosen, before).text]
     return Value(b, turn.values[0], kind, lanes)
 
@@ -294,13 +316,13 @@ def _register(
 def _chosen(x: Value, which: Value) -> Value:
     """The lanes of x that the last bits of `which` tell."""
     width = int(x.kind[1:]) * x.lanes
-    if x.kind == "i8":
+    if x.kind == "i8" and width == 128:
         # A byte's highest bit would ask for a zero.
         symbol, which = "@llvm.x86.ssse3.pshuf.b.128", which & (x.lanes - 1)
     elif width == 256 and x.kind == "i32":
         symbol = "@llvm.x86.avx2.permd"
     else:
-        name = {"i32": "si", "i16": "hi"}[x.kind]
+        name = {"i32": "si", "i16": "hi", "i8": "qi"}[x.kind]
         symbol = f"@llvm.x86.avx512.permvar.{name}.{width}"
     x.b.declare(f"{x.type} {symbol}({x.type}, {x.type})")
     return x.new(f"call {x.type} {symbol}({x.type} {x.text}, {x.type} {which.text})")

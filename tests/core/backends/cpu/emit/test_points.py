@@ -181,7 +181,7 @@ def test_programs_and_open_sizes_agree_with_numpy(name: str) -> None:
         lambda x: f(tnp, x), dynamic={"x": ("rows", *[None] * (len(shape) - 1))}
     )
     (step,) = fixed.lower(x).plan.steps
-    assert points.should_go_by_points(step.launch)
+    assert points.points_entry(step.launch)
     for rows in (200, 8, 131):
         wanted = f(np, x[:rows])
         np.testing.assert_array_equal(np.asarray(fixed(x[:rows])), wanted)
@@ -191,7 +191,7 @@ def test_programs_and_open_sizes_agree_with_numpy(name: str) -> None:
 def test_only_short_rows_that_are_near_get_the_code() -> None:
     def goes(f: Callable[[Any], Any], *shape: int) -> bool:
         (step,) = td.jit(f).lower(tnp.ones(shape)).plan.steps
-        return points.should_go_by_points(step.launch)
+        return points.points_entry(step.launch)
 
     def joined(width: int, terms: int) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
@@ -202,7 +202,7 @@ def test_only_short_rows_that_are_near_get_the_code() -> None:
 
     def first(f: Callable[[Any], Any], *shape: int) -> bool:
         steps = td.jit(f).lower(tnp.ones(shape)).plan.steps
-        return points.should_go_by_points(steps[0].launch)
+        return points.points_entry(steps[0].launch)
 
     # Rows that are stored apart have to be short, and to be made of much.
     assert first(joined(2, 8), 1000, 9)
