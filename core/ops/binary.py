@@ -169,9 +169,16 @@ atan2 = elementwise(
     accepts=real,
 )
 
+
+def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    found = np.nextafter(x, y)
+    # Of two zeros the second, as in C: NumPy gives the first for float16.
+    return np.where(x == y, y, found) if found.dtype == np.float16 else found
+
+
 # It is x, but for what no limit sees; y gives the direction only.
 nextafter = elementwise(
-    "nextafter", np.nextafter, [lambda g, out, x, y: g, None], accepts=real
+    "nextafter", _nextafter, [lambda g, out, x, y: g, None], accepts=real
 )
 
 clamp = elementwise(

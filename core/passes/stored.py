@@ -6,7 +6,8 @@ each column, has one. Behind the product these are fewer, and come with its epil
 
     x @ (w.astype(x.dtype) * scale).T  =  (x @ w.T) * scale[:, 0]
 
-up to rounding: sums, and scales, are float32 there.
+up to rounding: sums, and scales, are float32 there. (Sums that scales would have kept
+from overflowing do so: of x beyond 1e32, say.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one
+from treadle.dims import is_one, one
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ops.arithmetic import mul
 from treadle.ops.cast import convert
@@ -54,8 +55,7 @@ class _FuseBytes(Unconverted):
         for side, stored in enumerate(found):
             if stored is None:
                 continue
-            along_sum = not {*stored.axes} <= {*places[side]}
-            if along_sum or not self._lies(stored.bytes_):
+            if _along_sum(eq, side, stored) or not self._lies(stored.bytes_):
                 found[side] = None
         if not any(found):
             self.keep(eq)
@@ -110,11 +110,9 @@ class _FuseBytes(Unconverted):
         if eq is None or eq.op is not broadcast_in_dim:
             return None
         (scale,), dims = eq.inputs, eq.params["dims"]
-        shape, axes = given.type.shape, []
-        for size, axis in zip(scale.type.shape, dims, strict=True):
-            stretched = not is_dim(size) and size == 1 and not one(shape[axis])
-            axes += [] if stretched else [axis]
-        return _Stored(given, scale=scale, axes=tuple(axes))
+        sizes = zip(scale.type.shape, dims, strict=True)
+        axes = tuple([axis for size, axis in sizes if not one(size)])
+        return _Stored(given, scale=scale, axes=axes)
 
     def _bytes(self, stored: _Stored, source: str) -> Atom:
         found = self.unconverted(stored.bytes_)
@@ -162,6 +160,17 @@ class _FuseBytes(Unconverted):
         if order != tuple(range(len(axes))):
             scale = emit(transpose, permutation=order)
         return emit(broadcast_in_dim, shape=shape, dims=tuple(sorted(axes)))
+
+
+def _along_sum(eq: Equation, side: int, stored: _Stored) -> bool:
+    """Whether there are several scales along an axis that is summed. A single one may
+    be all of some, if there is one element: of open lengths this is asked."""
+    shape, summed = eq.inputs[side].type.shape, eq.params["contract"][side]
+    if stored.scale is None or not stored.scale.type.shape:
+        return False
+    return not {*summed}.isdisjoint(stored.axes) or any(
+        [is_one(shape[axis]) for axis in summed]
+    )
 
 
 def _places(eq: Equation, side: int) -> dict[int, int]:

@@ -293,7 +293,7 @@ def _reach(b: Builder, segment: _Segment, places: str, to: str) -> None:
             place = _listed(b, places, str(first), which)
             return b.op(f"load {_VECTOR}, ptr {place}, align 64")
 
-        inside = f"<{', '.join(['i1 true'] * _LANES)}>"
+        inside = ""
         for which, (step, size) in enumerate(limits, start=1):
             at = b.op(f"add {_VECTOR} {some(which)}, {step}")
             within = b.op(f"icmp ult {_VECTOR} {at}, {size}")

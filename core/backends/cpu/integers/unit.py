@@ -33,6 +33,7 @@ from treadle.backends.cpu.gemm.parts import minimum
 from treadle.backends.cpu.integers.few_rows import FEW_ROWS, emit_few_rows
 from treadle.backends.cpu.integers.operand import BYTES, HALVES, Integers
 from treadle.backends.cpu.integers.vectors import Form
+from treadle.dtypes import bool_
 
 _STARTS = 4 * SIDE
 
@@ -65,8 +66,9 @@ class IntegerUnit:
     def __init__(self, vectors: Vectors, a: np.dtype, b: np.dtype) -> None:
         small = a.itemsize == b.itemsize == 1
         group = BYTES if small and vectors.multiplies_bytes else HALVES
-        self.alike = group == BYTES and a.kind == b.kind
-        signed = group != BYTES or a.kind == "i"
+        # Masks are of either kind.
+        self.alike = group == BYTES and a.kind == b.kind and a != bool_
+        signed = group != BYTES or a.kind == "i" or (a == bool_ and b.kind == "u")
         self.vectors, self.form = vectors, Form(group, signed, self.alike)
         self.name = f"{vectors.name}/{group}"
         self.speed = Speed(

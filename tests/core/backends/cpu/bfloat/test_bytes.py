@@ -272,6 +272,28 @@ def test_open_sizes_have_the_bits_of_fixed_ones() -> None:
 
 
 @pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
+@pytest.mark.parametrize("scaled", [(50, 1), (1, None), ()], ids=str)
+def test_open_sums_have_the_bits_of_fixed_ones(scaled: tuple[int | None, ...]) -> None:
+    """Of one element, where a scale of a row and one along the sum look the same."""
+    rng = np.random.default_rng(6)
+
+    def product(x: Any, w: Any, scale: Any) -> Any:
+        return x @ (w.astype("float32") * scale).T
+
+    axes: dict[str, Any] = {"x": (None, "k"), "w": (None, "k")}
+    if None in scaled:
+        axes["scale"] = (None, "k")
+    once = td.jit(product, dynamic=axes)
+    for k in (40, 1, 2):
+        shape = tuple([k if n is None else n for n in scaled])
+        x, scale = (rng.standard_normal(s, np.float32) for s in ((4, k), shape))
+        w = numbers(rng, (50, k), np.int8)
+        given = x, w, np.asarray(scale, np.float32)
+        wanted = np.asarray(td.jit(product)(*given))
+        np.testing.assert_array_equal(np.asarray(once(*given)), wanted)
+
+
+@pytest.mark.skipif(float32 not in HAS, reason="a CPU that has no such products")
 def test_gradients_through_stored_weights() -> None:
     rng = np.random.default_rng(6)
     x, w = rows(rng, (1, 1, 4, 70), float32)[0, 0], numbers(rng, (50, 70), np.int8)

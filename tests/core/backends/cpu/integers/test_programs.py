@@ -115,6 +115,15 @@ def test_products_of_booleans() -> None:
     np.testing.assert_array_equal(some, a @ b)
 
 
+@pytest.mark.parametrize("second", ["bool", "int8", "uint8"])
+@pytest.mark.parametrize("first", ["bool", "int8", "uint8"])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_masks_are_bytes_of_either_sign(first: str, second: str, rows: int) -> None:
+    a, b = numbers((rows, 70), first), numbers((70, 33), second)
+    _, (c,) = run(SPELLED["astype"], a, b)
+    np.testing.assert_array_equal(c, exact("mk,kn->mn", a, b))
+
+
 @needs_a_kernel
 def test_scales_are_an_epilogue() -> None:
     """A quantised layer: one kernel, from bytes to floats."""

@@ -167,7 +167,11 @@ def slots(pool: Pool, most: int, tasks: int = 50) -> set[int]:
 
 
 def test_threads_have_slots_of_their_own(pool: Pool) -> None:
-    found = set.union(*[slots(pool, 3) for _ in range(200)])
+    found: set[int] = set()
+    for turn in range(100_000):  # on a busy machine helpers come late
+        found |= slots(pool, 3)
+        if turn >= 200 and (len(found) > 1 or pool.sleep == "none"):
+            break
     assert 0 in found
     assert found <= {0, 1, 2}
     if pool.sleep != "none":
