@@ -52,11 +52,13 @@ def show(value: Any) -> str:
     """A number as a reader wants it: without its dtype."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(show, value))}]"
-    known = isinstance(value, td.Array | np.generic) and not td.is_traced(value)
-    return str(value) if known else repr(value)
+    shown = isinstance(value, td.Array | np.generic) and _is_known(value)
+    return str(value) if shown else repr(value)
 
 
-_KNOWN = (int, float, np.generic, td.Array)
+def _is_known(value: Any) -> bool:
+    numbers = (int, float, np.generic, td.Array)
+    return isinstance(value, numbers) and not td.is_traced(value)
 
 
 def positive(name: str, **numbers: Number) -> None:
@@ -65,7 +67,7 @@ def positive(name: str, **numbers: Number) -> None:
       ValueError: naming the first of the given numbers that is not positive.
     """
     for argument, value in numbers.items():
-        if isinstance(value, _KNOWN) and not float(value) > 0:
+        if _is_known(value) and not float(value) > 0:
             raise ValueError(
                 f"{name}: {argument} must be positive, got {value}{at(user_source())}"
             )
@@ -77,7 +79,7 @@ def within(name: str, most: float = np.inf, **numbers: Number) -> None:
       ValueError: naming the first of the given numbers that is not from 0 to `most`.
     """
     for argument, value in numbers.items():
-        if isinstance(value, _KNOWN) and not 0 <= float(value) <= most:
+        if _is_known(value) and not 0 <= float(value) <= most:
             wanted = "0 or more" if most == np.inf else f"from 0 to {most:g}"
             raise ValueError(
                 f"{name}: {argument} must be {wanted}, got {value}{at(user_source())}"

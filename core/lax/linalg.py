@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from treadle import dtypes
@@ -110,7 +111,13 @@ def eigh(
 
 
 def _chosen(name: str, bounds: tuple[int, int], n: int) -> slice:
-    first, end = bounds
+    try:
+        first, end = (index(x) for x in bounds)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: subset_by_index is a pair of integers, got {bounds!r:.60}"
+            f"{at(user_source())}"
+        ) from None
     if not 0 <= first <= end <= n:
         raise ValueError(
             f"{name}: subset_by_index is {bounds!r} of {n} numbers{at(user_source())}\n"

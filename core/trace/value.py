@@ -258,6 +258,12 @@ class Tracer(Value):
             self._alone(what, "numpy")
         self._need_number(what, "numpy")
 
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
+        return self
+
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -81,6 +82,22 @@ def test_compiled_values_agree_and_numbers_are_inputs(name: str) -> None:
     other = tree.map(lambda x: x * 2 if isinstance(x, float) else x, schedule)
     np.testing.assert_allclose(jitted(other, 17), other(17), rtol=1e-5)
     assert len(count) == 1
+
+
+def test_schedules_are_differentiable_by_their_numbers() -> None:
+    """Also by those that are checked where they are known."""
+
+    def ours(rate: Any) -> Any:
+        return optim.exponential_decay(1.0, 10, rate)(3)
+
+    wanted = jax.grad(lambda r: r**0.3)(0.9)
+    for gradient in (td.grad(ours), td.jit(td.grad(ours))):
+        np.testing.assert_allclose(gradient(0.9), wanted, rtol=1e-6)
+    np.testing.assert_allclose(
+        td.vmap(ours)(np.array([0.9, 0.5])), [0.9**0.3, 0.5**0.3], 1e-6
+    )
+    slope = td.grad(lambda steps: optim.linear_schedule(1.0, 0.0, steps)(3))(10.0)
+    np.testing.assert_allclose(slope, 0.03, rtol=1e-6)
 
 
 def test_joined() -> None:

@@ -11,7 +11,13 @@ from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
 from treadle.np.matrices import eye
-from treadle.np.operands import as_inexact, broadcast_to_shape, cast, promoted
+from treadle.np.operands import (
+    as_array,
+    as_inexact,
+    broadcast_to_shape,
+    cast,
+    promoted,
+)
 from treadle.np.shapes import matrix_transpose
 from treadle.ops.movement import full
 from treadle.trace.value import typeof
@@ -55,7 +61,7 @@ def check_matrices(name: str, shape: Shape, square: bool = False) -> None:
 
 def narrowed(x: Any, dtype: np.dtype) -> Any:
     """A result, with half floats again where the operands had them."""
-    return cast(x, dtype) if dtype.itemsize == 2 else x
+    return as_array(cast(x, dtype) if dtype.itemsize == 2 else x)
 
 
 def empty(shape: Shape) -> bool:

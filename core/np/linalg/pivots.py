@@ -12,8 +12,8 @@ from treadle.np import reductions
 from treadle.np.contract import matmul
 from treadle.np.creation import arange
 from treadle.np.elementwise import sqrt, square
-from treadle.np.linalg.operands import adjoint
-from treadle.np.operands import cast
+from treadle.np.linalg.operands import adjoint, empty
+from treadle.np.operands import broadcast_to_shape, cast
 from treadle.np.places import where
 from treadle.np.shapes import reshape
 from treadle.ops.matrix import real as real_of
@@ -28,6 +28,8 @@ def column_pivots(a: Any) -> Any:
     transformations (1965).
     """
     *lead, m, n = typeof(a).shape
+    if empty(typeof(a).shape):
+        return broadcast_to_shape(arange(n, dtype=dtypes.int32), (*lead, n))
     order = vmap(_pivots)(reshape(stop_gradient(a), (-1, m, n)))
     return reshape(order, (*lead, n))
 

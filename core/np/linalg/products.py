@@ -16,7 +16,7 @@ from treadle.np import matrices as np_matrices
 from treadle.np.contract import matmul
 from treadle.np.linalg.operands import check_matrices, identity_of
 from treadle.np.linalg.solving import inv
-from treadle.np.operands import ArrayLike, promoted
+from treadle.np.operands import ArrayLike, as_array, promoted
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import expand_dims
 from treadle.run.array import Array
@@ -84,7 +84,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
             result = a if result is None else matmul(result, a)
         count >>= 1
         a = matmul(a, a) if count else a
-    return identity_of(t.shape, t.dtype) if result is None else result
+    return as_array(identity_of(t.shape, t.dtype) if result is None else result)
 
 
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:

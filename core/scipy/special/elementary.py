@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from treadle.api.custom import custom_jvp
 from treadle.np.made import floating_function
-from treadle.np.operands import ArrayLike, as_inexact
+from treadle.np.operands import ArrayLike, as_inexact, cast
 from treadle.ops import unary
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.compare import (
@@ -23,7 +24,7 @@ from treadle.ops.compare import (
     select,
 )
 from treadle.run.array import Array
-from treadle.scipy.operands import floats
+from treadle.scipy.operands import floats, in_single, single_at_least
 
 expit = floating_function(
     unary.logistic, "expit", "``1 / (1 + exp(-x))``, the logistic sigmoid."
@@ -32,7 +33,8 @@ expit = floating_function(
 
 def logit(p: ArrayLike, /) -> Array:
     """``log(p / (1 - p))``, the inverse of `expit`."""
-    return _logit(as_inexact("logit", p))
+    (p,), dtype = single_at_least([as_inexact("logit", p)])
+    return cast(_logit(p), dtype)
 
 
 def _logit_of(p: Any) -> Any:
@@ -98,26 +100,30 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x * log(x / y) - x + y``, elsewhere as `rel_entr`."""
-    x, y = floats("kl_div", x, y)
-    return sub(rel_entr(x, y), sub(x, y))
+    return in_single(_kl_div_of, "kl_div", x, y)
+
+
+def _kl_div_of(x: Any, y: Any) -> Any:
+    relative = rel_entr(x, y)
+    apart = select(eq(relative, math.inf), 0.0, sub(x, y))
+    return sub(relative, apart)
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
     """``(x ** lmbda - 1) / lmbda``, ``log(x)`` where lmbda is 0."""
-    x, lmbda = floats("boxcox", x, lmbda)
-    return _power_of(unary.log(x), lmbda)
+    return in_single(partial(_power_of, unary.log), "boxcox", x, lmbda)
 
 
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
     """`boxcox` of ``1 + x``, accurate near 0."""
-    x, lmbda = floats("boxcox1p", x, lmbda)
-    return _power_of(unary.log1p(x), lmbda)
+    return in_single(partial(_power_of, unary.log1p), "boxcox1p", x, lmbda)
 
 
 _SMALL = 1e-30
 
 
-def _power_of(log: Any, lmbda: Any) -> Any:
+def _power_of(logarithm: Any, x: Any, lmbda: Any) -> Any:
+    log = logarithm(x)
     # The power of so small a number underflows beside 1.
     zero = lt(unary.abs_(lmbda), _SMALL)
     safe = select(zero, 1.0, lmbda)

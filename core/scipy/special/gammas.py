@@ -291,7 +291,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> Array:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    inside = (x > 1) & (q > 0) & (x < math.inf)
+    inside = (x > 1) & (q > 0) & (x < math.inf) & (q < math.inf)
     s, base = tnp.where(inside, x, 2.0), tnp.where(inside, q, 1.0)
     # All powers at once: a power is much code.
     steps = tnp.arange(_BEFORE + 1, dtype=base.dtype)
@@ -305,4 +305,5 @@ def _zeta_of(x: Any, q: Any) -> Any:
     pole = (x == 1) | ((q <= 0) & (tnp.floor(q) == q) & (x > 1))
     outside = tnp.where(pole, math.inf, math.nan)
     outside = tnp.where((x == math.inf) & (q >= 1), tnp.where(q > 1, 0.0, 1.0), outside)
+    outside = tnp.where((x > 1) & (q == math.inf), 0.0, outside)
     return tnp.where(inside, total, outside)

@@ -29,10 +29,15 @@ _NODES, _WEIGHTS = (tuple(map(float, x)) for x in np.polynomial.legendre.leggaus
 
 def is_near(a: Any, b: Any, x: Any) -> Any:
     """Whether `lower` is for these, of which a and b are positive and finite."""
-    mean = a / (a + b)
-    apart = tnp.abs(x - mean)
-    near = apart * apart * (a + b) < _NEAR**2 * mean * (b / (a + b))
+    start = _beyond_mean(a, b, x)
+    near = start * start * (a + b) < _NEAR**2 * (a / (a + b)) * (b / (a + b))
     return (tnp.minimum(a, b) > LEAST) & near
+
+
+def _beyond_mean(a: Any, b: Any, x: Any) -> Any:
+    """How far x is above the mean, with the digits that 1 - x has beside a mean near
+    1."""
+    return (b * x - a * (1 - x)) / (a + b)
 
 
 def lower(a: Any, b: Any, x: Any) -> Any:
@@ -40,8 +45,8 @@ def lower(a: Any, b: Any, x: Any) -> Any:
     total = a + b
     p, q = a / total, b / total
     width = tnp.sqrt(p) * tnp.sqrt(q) / tnp.sqrt(total)
-    below = x < p
-    start = x - p
+    start = _beyond_mean(a, b, x)
+    below = start < 0
     # From x away from the mean, until the exponent -z²/2 is less by so much.
     z = tnp.abs(start) / width
     span = 2 * _VANISHED / (tnp.sqrt(z * z + 2 * _VANISHED) + z)
@@ -49,7 +54,7 @@ def lower(a: Any, b: Any, x: Any) -> Any:
     nodes = as_array(np.array(_NODES, x.dtype) * 0.5 + 0.5)
     d = start[..., None] + step[..., None] * nodes
     a_, b_, p_, q_ = (v[..., None] for v in (a, b, p, q))
-    exponent = -a_ * apart(d / p_) - b_ * apart(-d / q_)
+    exponent = -a_ * apart(d / p_, (p_ + d) / p_) - b_ * apart(-d / q_, (q_ - d) / q_)
     values = tnp.exp(exponent) / ((p_ + d) * (q_ - d))
     rest = tnp.sum(values * as_array(np.array(_WEIGHTS, x.dtype)), axis=-1)
     # Of √(a b / 2π (a + b)), the density at the mean, by the width: √(p q).

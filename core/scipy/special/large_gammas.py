@@ -64,11 +64,12 @@ def deviation(mu: Any) -> Any:
     return mu * tnp.sqrt(2 * q - 4 * q * q * r * series)
 
 
-def apart(mu: Any) -> Any:
-    """``μ - log(1 + μ)``, which is η²/2, with all its digits."""
+def apart(mu: Any, ratio: Any) -> Any:
+    """``μ - log(1 + μ)``, which is η²/2, with all its digits, given ``1 + μ`` with its
+    own: those of μ are none near -1."""
     close = tnp.abs(mu) < NEAR
     eta = deviation(tnp.where(close, mu, 0.0))
-    return tnp.where(close, 0.5 * eta * eta, mu - tnp.log1p(mu))
+    return tnp.where(close, 0.5 * eta * eta, mu - tnp.log(ratio))
 
 
 def near(a: Any, x: Any) -> tuple[Any, Any]:

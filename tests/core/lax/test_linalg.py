@@ -183,6 +183,39 @@ def test_nothing_and_single_numbers_have_factors(
         assert f.dtype == w.dtype
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (3, 0, 0), (0, 2, 3)])
+@pytest.mark.parametrize("full", [True, False])
+def test_columns_without_elements_stay_in_their_order(
+    shape: tuple[int, ...], full: bool
+) -> None:
+    a = np.zeros(shape, "float32")
+    ours = td.lax.linalg.qr(a, pivoting=True, full_matrices=full)
+    theirs = jax.lax.linalg.qr(a, pivoting=True, full_matrices=full)
+    assert [x.dtype for x in ours] == [y.dtype for y in theirs]
+    for x, y in zip(ours[:2], theirs[:2], strict=True):
+        np.testing.assert_array_equal(x, y)
+    # (JAX gives zeros of columns that have no rows.)
+    wanted = np.broadcast_to(np.arange(shape[-1]), (*shape[:-2], shape[-1]))
+    np.testing.assert_array_equal(ours[2], wanted)
+
+
+def test_results_are_arrays_where_nothing_is_to_do() -> None:
+    """Not those of the caller, who may write into them."""
+    none, one = np.zeros((0, 0), "float32"), np.ones((2, 2), "float32")
+    found = [*td.lax.linalg.hessenberg(none), *td.lax.linalg.tridiagonal(none)]
+    found += [td.lax.linalg.tridiagonal_solve(*[none.ravel()] * 3, none)]
+    found += [td.numpy.linalg.matrix_power(one, 1)]
+    one[:] = 7
+    assert all(isinstance(x, td.Array) for x in found)
+    assert float(found[-1].sum()) == 4
+
+
+@pytest.mark.parametrize("subset", [2, (1,), (0.5, 2), "ab"])
+def test_subsets_are_pairs_of_integers(subset: Any) -> None:
+    with pytest.raises(TypeError, match="eigh: subset_by_index is a pair of integers"):
+        td.lax.linalg.eigh(A, subset_by_index=subset)
+
+
 def test_order_of_no_pivots_is_that_of_the_rows() -> None:
     packed, pivots, order = LINEAR.lu(np.ones((2, 0), "float32"))
     assert (packed.shape, pivots.shape, list(order)) == ((2, 0), (0,), [0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -346,6 +347,18 @@ def test_none_for_a_whole_argument() -> None:
     assert td.linearize(f, params, 3.0)[1](None, 1.0) == wanted
     pullback = td.vjp(f, params, 3.0)[1]
     assert pullback({"a": 1.0, "b": None}) == pullback({"a": 1.0, "b": (0.0, 0.0)})
+
+
+def test_copies_of_traced_arrays_are_these() -> None:
+    def f(p: Any) -> Any:
+        own = copy.deepcopy(p)
+        return own["w"] * copy.copy(p["w"]) * own["n"]
+
+    params = {"w": np.float32(3.0), "n": 2.0}
+    for gradient in (td.grad(f), td.jit(td.grad(f)), td.grad(td.jit(f))):
+        assert gradient(params) == {"w": 12.0, "n": 9.0}
+    many = td.vmap(lambda w: f({"w": w, "n": 2.0}))(np.arange(3.0))
+    np.testing.assert_array_equal(many, [0.0, 2.0, 8.0])
 
 
 def test_argnums_that_choose_twice() -> None:
