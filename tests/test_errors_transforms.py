@@ -64,7 +64,7 @@ VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "slice": (lambda x: x[: x.astype(int)[0]], "dynamic_slice"),
     "mask": (lambda x: x[x > 0], "tnp.where"),
     "format": (lambda x: f"{x.sum():.3f}" and x, "td.debug.print"),
-    "percent": (lambda x: "%.3f" % x.sum() and x, "return the array"),  # noqa: UP031
+    "percent": (lambda x: "%.3f" % x.sum() and x, "td.debug.print"),  # noqa: UP031
     "numpy": (lambda x: np.asarray(x), "treadle.numpy"),
     "norm": (lambda x: x / np.linalg.norm(x), "np.linalg.norm was called"),
     "item": (lambda x: x * x[0].item(), "td.debug.print"),
