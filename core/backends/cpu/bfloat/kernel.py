@@ -252,13 +252,13 @@ def emit_tasks(b: Builder, unit: Unit, name: str, batches: Batches) -> None:
         b("ret void")
 
 
-_GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1, i64 %k0, i64 %k1"
+GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1, i64 %k0, i64 %k1"
 """A batch element, some blocks of rows, and a block of k."""
 
 
 def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
     """``pack_group``: packs the rows of A of some blocks."""
-    with b.function(f"define internal void @pack_group({_GROUP}) " + COLD):
+    with b.function(f"define internal void @pack_group({GROUP}) " + COLD):
         args = Args(b)
         packed = b.op(
             f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}"
@@ -335,7 +335,7 @@ def _shared_panel(b: Builder, args: Args, panel: str) -> str:
 
 def emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
     """``columns``: some blocks of rows, for the columns of a chunk."""
-    with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
+    with b.function(f"define internal void @columns({GROUP}, i64 %n0, i64 %n1)"):
         args = Args(b)
         state = b.op(f"alloca {unit.state}, align 8")
         b(f"store {unit.state} zeroinitializer, ptr {state}, align 8")

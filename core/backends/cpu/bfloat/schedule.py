@@ -59,19 +59,27 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
     for word, value in zip(CHOSEN, chosen, strict=False):
         words[word] = value
     for word, of in ((Word.A, product.a), (Word.B, b), (Word.C, product.c)):
-        words[word + 1 : word + 5] = _steps(of)
+        words[word + 1 : word + 5] = steps_of(of)
     words[ProductWord.BATCH1] = product.b1
     words[ProductWord.BATCHES] = sizes[0]
     words[ProductWord.ROWS] = product.m
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
-    panels, scratch = chosen[-1], words[TileWord.SHARED]
-    launch = Scheduled(tuple(words), words[Word.TASKS], scratch)
-    if not is_dim(panels) and panels == 0:
-        return [launch]
+    return present(launches(words, chosen[-1]))
+
+
+def launches(words: list[int], panels: int) -> list[Scheduled]:
+    """The launch that packs B, in so many tasks, and that of the product."""
+    scratch = words[TileWord.SHARED]
+    product = Scheduled(tuple(words), words[Word.TASKS], scratch)
     words[Word.KIND], words[Word.TASKS] = Kind.PANELS, panels
     words[Word.OWN_STRIDE] = 0
-    return [Scheduled(tuple(words), panels, scratch), launch]
+    return [Scheduled(tuple(words), panels, scratch), product]
+
+
+def present(launches: list[Scheduled]) -> list[Scheduled]:
+    """Those that have tasks."""
+    return [launch for launch in launches if is_dim(launch.tasks) or launch.tasks > 0]
 
 
 def needs_few(product: Contraction, speed: Speed) -> bool | None:
@@ -97,7 +105,7 @@ def _most_rows(kind: Kind, speed: Speed) -> int:
     return most if kind == Kind.TURNED else min(most, speed.rows_at_once)
 
 
-def _steps(of: Strides) -> tuple[int, ...]:
+def steps_of(of: Strides) -> tuple[int, ...]:
     return of.b0, of.b1, of.row, of.column
 
 

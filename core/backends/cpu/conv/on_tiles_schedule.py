@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from treadle.backends.cpu.bfloat import kernel
-from treadle.backends.cpu.bfloat.schedule import CHOSEN, blocks
+from treadle.backends.cpu.bfloat.schedule import (
+    CHOSEN,
+    blocks,
+    launches,
+    present,
+    steps_of,
+)
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import SIDE, Speed
 from treadle.backends.cpu.conv.arguments import PATCH_WORDS, PatchWord
@@ -17,11 +23,10 @@ from treadle.backends.cpu.gemm.arguments import (
     Kind,
     ProductWord,
     Scheduled,
-    TileWord,
     Word,
 )
 from treadle.backends.cpu.gemm.schedule import round_up
-from treadle.dims import is_dim, settled
+from treadle.dims import settled
 from treadle.dtypes import bfloat16
 from treadle.kernels.convolve import ConvSpec
 
@@ -70,8 +75,7 @@ def schedule(
     spec: ConvSpec, gradient: bool, speed: Speed, threads: int
 ) -> list[Scheduled]:
     """The launches of a convolution, or of its gradient by the filter."""
-    launches = launched(_planned, (gradient, speed, threads), spec)
-    return [found for found in launches if is_dim(found.tasks) or found.tasks > 0]
+    return present(launched(_planned, (gradient, speed, threads), spec))
 
 
 def _planned(
@@ -93,9 +97,9 @@ def _planned(
     words = [0] * PATCH_WORDS
     for word, value in zip(CHOSEN, chosen, strict=False):
         words[word] = value
-    words[Word.A + 1 : Word.A + 5] = _steps(spec.input)
-    words[Word.B + 1 : Word.B + 5] = _steps(spec.filter)
-    words[Word.C + 1 : Word.C + 5] = _steps(spec.output)
+    words[Word.A + 1 : Word.A + 5] = steps_of(spec.input)
+    words[Word.B + 1 : Word.B + 5] = steps_of(spec.filter)
+    words[Word.C + 1 : Word.C + 5] = steps_of(spec.output)
     if gradient:
         words[Word.B + 1 : Word.B + 5] = 0, 0, spec.output.row, 1
         words[Word.C + 1 : Word.C + 5] = 0, 0, spec.filter.row, 1
@@ -115,23 +119,8 @@ def _planned(
     words[PatchWord.RUN], words[PatchWord.SEGMENTS] = run, segments
     words[PatchWord.ACROSS] = channels * spec.x.taps // run
     words[PatchWord.LINES] = spec.y.out if m == spec.x.out and not gradient else 1
-    kind = Kind.FILTER_GRADIENT if gradient else Kind.CONVOLUTION
-    return _launches(words, kind, chosen[-1])
-
-
-def _launches(words: list[int], kind: Kind, panels: int) -> list[Scheduled]:
-    """The launch that packs B, of no tasks if each of the other's packs what it reads,
-    and that one."""
-    scratch = words[TileWord.SHARED]
-    words[Word.KIND] = kind
-    main = Scheduled(tuple(words), words[Word.TASKS], scratch)
-    words[Word.KIND], words[Word.TASKS] = Kind.PANELS, panels
-    words[Word.OWN_STRIDE] = 0
-    return [Scheduled(tuple(words), panels, scratch), main]
-
-
-def _steps(of: Any) -> tuple[int, ...]:
-    return of.b0, of.b1, of.row, of.column
+    words[Word.KIND] = Kind.FILTER_GRADIENT if gradient else Kind.CONVOLUTION
+    return launches(words, chosen[-1])
 
 
 def _lines(spec: ConvSpec) -> tuple[int, int]:

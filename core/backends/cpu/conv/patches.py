@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from treadle.backends.cpu.bfloat.kernel import GROUP
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     LINE_BYTES,
@@ -31,13 +32,12 @@ from treadle.backends.cpu.run.divided import COLD
 
 _LANES = 8
 _VECTOR = f"<{_LANES} x i64>"
-_LIST_BYTES = SIDE * 8
 _PLACES = f"[{4 * SIDE} x i64]"
 """Of pixels of the result: the addresses of what their first taps meet, and where that
 is in the volume: all z, all y, all x. It may lie outside."""
 
 MOST = 1 << 13
-"""Elements of a segment of one tap."""
+"""As many elements a segment of one tap may have: there are so many zeros."""
 
 _AXES = "Z", "Y", "X"
 _HALVES = f"<{SIDE} x i16>"
@@ -128,10 +128,7 @@ def emit_patches_turned(b: Builder, a: Operand) -> None:
 @contextmanager
 def _packed_groups(b: Builder) -> Iterator[tuple[Args, str]]:
     """``pack_group``, with where packed rows are."""
-    with b.function(
-        "define internal void @pack_group(ptr %args, ptr %scratch, i64 %b0, i64 %b1, "
-        "i64 %t0, i64 %t1, i64 %k0, i64 %k1)"
-    ):
+    with b.function(f"define internal void @pack_group({GROUP})"):
         args = Args(b)
         yield args, skipped(b, "%scratch", args(ProductWord.A_OFFSET), 1)
         b("ret void")
