@@ -30,7 +30,7 @@ from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.passes.integers import SUMS, applied
 from treadle.passes.rewrite import mentions
-from treadle.passes.stored import Bytes, places_of
+from treadle.passes.stored import Bytes, fuse_bytes, places_of
 from treadle.trace.lowering import Multiplied
 
 Axes = tuple[int, ...]
@@ -394,3 +394,9 @@ def group_bytes(graph: Graph, multiplied: Multiplied) -> Graph:
         return graph
     how = {"integers": multiplied.bytes_, "floats": multiplied.beside_bytes}
     return applied(_Group, graph, **how)
+
+
+def read_bytes(graph: Graph, multiplied: Multiplied) -> Graph:
+    """Makes bytes that are written out as floats part of the products that read them,
+    if the target has kernels for these."""
+    return fuse_bytes(group_bytes(graph, multiplied), multiplied)

@@ -17,9 +17,8 @@ from treadle import dtypes
 from treadle.backends.cpu.device import CPUTarget
 from treadle.ir.graph import Graph
 from treadle.ops.dot import dot_general
-from treadle.passes.grouped import group_bytes
+from treadle.passes.grouped import group_bytes, read_bytes
 from treadle.passes.pipeline import optimise
-from treadle.passes.stored import fuse_bytes
 from treadle.trace.lowering import Multiplied
 
 BYTES = (np.dtype("int8"), np.dtype("uint8"))
@@ -39,7 +38,7 @@ NEGATIVE = W.view(np.int8)
 
 
 def grouped(graph: Graph) -> Graph:
-    return fuse_bytes(group_bytes(graph, HOW), HOW)
+    return read_bytes(graph, HOW)
 
 
 def merged(q: Any) -> Any:
