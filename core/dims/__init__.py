@@ -22,7 +22,7 @@ from treadle.dims.scope import LONGEST as LONGEST
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
 from treadle.dims.scope import called
-from treadle.dims.scope import symbols_in as symbols_in
+from treadle.dims.terms import symbols_in as symbols_in
 
 
 def is_dim(x: Any) -> bool:

@@ -6,7 +6,8 @@ from operator import floordiv, mod
 
 from treadle.dims import polynomial as poly
 from treadle.dims.polynomial import CONSTANT, Atom, Terms
-from treadle.dims.scope import Scope, terms_of
+from treadle.dims.scope import Scope
+from treadle.dims.terms import terms_of
 
 
 def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:

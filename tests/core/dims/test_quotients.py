@@ -10,7 +10,7 @@ from treadle.dims import Scope
 from treadle.dims.guard import Guard, differs
 from treadle.dims.polynomial import bounds
 from treadle.dims.quotients import is_least_at_one, rewritten
-from treadle.dims.scope import terms_of
+from treadle.dims.terms import terms_of
 
 SIZES = [(n, m) for n in range(1, 14) for m in range(1, 14)]
 
