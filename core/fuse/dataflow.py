@@ -41,14 +41,13 @@ class Memo:
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
       where there is no kernel of that form. views: what chains of them are, as words.
     fits: whether the members of clusters can read what they read, by form and by what
-      else that depends on. loops: those over what clusters reduce, by form.
+      else that depends on.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
         self.views: dict[tuple[Equation, ...], Hashable] = {}
         self.fits: dict[Hashable, bool] = {}
-        self.loops: dict[Hashable, list[list[int]]] = {}
 
 
 class Dataflow:

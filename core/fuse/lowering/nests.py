@@ -308,15 +308,6 @@ def build(
     return launch
 
 
-def summation(cluster: Cluster, flow: Dataflow, form: Form) -> list[list[int]]:
-    """The loops over the dimensions that a cluster reduces: sums depend on them."""
-    known, key = flow.memo.loops, tuple(form.words)
-    if key not in known:
-        body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
-        known[key] = coalesce(_reduced(cluster, body), body.accesses, sizes)
-    return known[key]
-
-
 def _members(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> NestWriter:
     body = NestWriter(cluster.space, flow)
     for eq in cluster.equations:
