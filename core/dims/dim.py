@@ -224,6 +224,8 @@ class Dim:
         low, high = self.range()
         if low > 0 or high < 0:
             return False
+        if low == high:
+            return True  # Written in two ways, of quotients and of their remainders.
         same = self._smallest()
         if same is not self:
             return same._is_zero()

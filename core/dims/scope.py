@@ -53,6 +53,8 @@ class Scope:
         self._sums: dict[tuple, Any] = {}
         self._quotients: dict[Atom, tuple[Any, Any]] = {}
         self._facts: dict[Atom, int] = {}
+        self.multiples: dict[Atom, tuple[Atom, int]] = {}
+        """What is known to be whole multiples: of what, and of how many times that."""
 
     @property
     def generic(self) -> bool:
@@ -371,12 +373,14 @@ class Scope:
 
     def _found_multiple(self, p: Any, k: Any) -> None:
         """What follows from ``p % k == 0``: where p is at least 1, it is at least k."""
-        least = -(-bounds_of(p)[0] // k) if type(k) is int else 0
-        if least > 0:
-            self._found_least(self.quotient_atom(p, k), least)
-            ((monomial, c), *more) = p.terms.items()
-            if not more and c == 1 and len(monomial) == 1:
-                self._found_least(monomial[0], least * k)
+        if type(k) is not int:
+            return
+        least, part = -(-bounds_of(p)[0] // k), self.quotient_atom(p, k)
+        self._found_least(part, least)
+        ((monomial, c), *more) = p.terms.items()
+        if not more and c == 1 and len(monomial) == 1:
+            self.multiples[monomial[0]] = part, k
+            self._found_least(monomial[0], least * k)
 
     def _found_least(self, a: Atom, least: int) -> None:
         a.low = max(a.low, least)
