@@ -56,6 +56,11 @@ def never_positive(n: Any) -> bool:
     return n.range()[1] <= 0 if type(n) is Dim else n <= 0
 
 
+def positive_part(n: Any) -> Any:
+    """The number, or 0 where it is below. A guard says where, if some sizes differ."""
+    return 0 if never_positive(n) else max(n, 0)
+
+
 def likely_less(a: Any, b: Any) -> bool:
     """Whether ``a < b``, where True is right for other sizes too: no guard then."""
     return hint(a) < hint(b) or a < b
