@@ -41,13 +41,14 @@ class Memo:
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
       where there is no kernel of that form. views: what chains of them are, as words.
     fits: whether the members of clusters can read what they read, by form and by what
-      else that depends on.
+      else that depends on. sums: what their order depends on, by form.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
         self.views: dict[tuple[Equation, ...], Hashable] = {}
         self.fits: dict[Hashable, bool] = {}
+        self.sums: dict[Hashable, tuple[Any, int]] = {}
 
 
 class Dataflow:

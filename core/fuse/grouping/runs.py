@@ -3,8 +3,8 @@
 A mean of each colour has three elements: whoever subtracts it from rows of pixels has
 no vectors to fill. So a small array is made in memory that repeats it along a row of
 pixels, and is repeated along the other axes. Lengths are those of the trace, and what
-they decide must change no result: it is decided once groups are settled, and never for
-what reads it to add up, whose order is that of its loops and of how much each does.
+they decide must change no result: it is decided once groups are settled, and never
+where the order of a sum would be another one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from treadle.fuse.cluster import Cluster, operands_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.grouping.recompute import builds
+from treadle.fuse.lowering.forms import Form
+from treadle.fuse.lowering.nests import form_of, summation
 from treadle.fuse.order import Node
-from treadle.fuse.roles import is_fused
+from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ops.movement import broadcast_in_dim
+from treadle.trace.lowering import Reduction
 
 _SHORT = 32
 """Elements that are too few for vectors to run along."""
@@ -77,7 +80,8 @@ def _rows(eq: Equation) -> Iterator[tuple[int, ...]]:
 
 
 def _readers(eq: Equation, part: Partition) -> list[Cluster]:
-    """The clusters that see a broadcast; none if others do, or reduce what they see."""
+    """The clusters that see a broadcast; none if others do, or would add up a row of it
+    with more or fewer instructions."""
     flow, v, found = part.flow, eq.outputs[0], dict[Cluster, None]()
     if flow.is_returned(v):
         return []
@@ -85,10 +89,17 @@ def _readers(eq: Equation, part: Partition) -> list[Cluster]:
         node = part.owner.get(r.outputs[0]) if r.outputs else None
         if not isinstance(node, Cluster) or node.product or not is_fused(r, v, flow):
             return []
-        if node.reduced:
+        if node.form == "inner" and _sums(node):
             return []
         found[node] = None
     return list(found)
+
+
+def _sums(cluster: Cluster) -> bool:
+    return any(
+        isinstance(how := eq.op.lowering, Reduction) and how.sums
+        for eq in cluster.equations
+    )
 
 
 def _makers(a: Atom, part: Partition) -> list[Node]:
@@ -109,11 +120,23 @@ def _lengthened(
     part: Partition,
     number: int,
 ) -> Cluster | None:
-    """The cluster of the first small array with which its readers can be written."""
+    """The cluster of the first small array that lets its readers sum as before."""
     flow = part.flow
     before: dict[Node | Equation, Any] = {
         r: part.built[r] for r in readers if r in part.built
     }
+
+    def sums() -> list[tuple[Any, int]]:
+        found = []
+        for r in readers:
+            if r.reduced:
+                form = part.built.get(r)
+                if not isinstance(form, Form):
+                    form = form_of(r, flow, stored_members(r, part))
+                found.append(summation(r, flow, form))
+        return found
+
+    orders = sums()
     for row in rows:
         small = _small(eq, row, number, flow)
         (made,) = small.equations
@@ -122,8 +145,11 @@ def _lengthened(
         seen = Equation(eq.op, [new], params, eq.outputs, eq.source)
         flow.replace_view(eq, seen)
         part.owner[new] = small
-        fits = operands_fit(small.space, made, flow)
-        if fits and all(builds(r, part) for r in readers):
+        if (
+            operands_fit(small.space, made, flow)
+            and all(builds(r, part) for r in readers)
+            and sums() == orders
+        ):
             return small
         flow.replace_view(seen, eq)
         flow.remove(made)

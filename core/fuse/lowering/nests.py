@@ -308,6 +308,18 @@ def build(
     return launch
 
 
+def summation(cluster: Cluster, flow: Dataflow, form: Form) -> tuple[Any, int]:
+    """What sums depend on: the loops over the dimensions that a cluster reduces, and
+    how much is read at each of their turns."""
+    known, key = flow.memo.sums, tuple(form.words)
+    if key not in known:
+        body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
+        reduced = _reduced(cluster, body)
+        moving = [any([d in reduced for d, _ in a.strides]) for a in body.accesses]
+        known[key] = coalesce(reduced, body.accesses, sizes), sum(moving)
+    return known[key]
+
+
 def _members(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> NestWriter:
     body = NestWriter(cluster.space, flow)
     for eq in cluster.equations:
