@@ -309,8 +309,7 @@ def build(
 
 
 def summation(cluster: Cluster, flow: Dataflow, form: Form) -> tuple[Any, int]:
-    """What sums depend on: the loops over the dimensions that a cluster reduces, and
-    how much is read at each of their turns."""
+    """What sums depend on: loops over reduced dimensions, and what is read in them."""
     known, key = flow.memo.sums, tuple(form.words)
     if key not in known:
         body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
