@@ -39,9 +39,23 @@ class At(NamedTuple):
 
 STATUS = At(-1)
 
-Argument = str | int | np.generic | At | Function
-"""A letter, an integer, a number of the matrices' dtype, memory, or (of a step that is
-a function from outside) that function."""
+class Varied(NamedTuple):
+    """A whole number or an address that differs among rounds and their parts.
+
+    first: that of the first part of the first round.
+    by_round, by_part: what each round and each part adds (bytes to an address).
+    most: a whole number is never larger.
+    """
+
+    first: int | At
+    by_round: int = 0
+    by_part: int = 0
+    most: int = 1 << 62
+
+
+Argument = str | int | np.generic | At | Varied | Function
+"""A letter, an integer, a number of the matrices' dtype, memory, one that varies (in
+`Rounds`), or (of a step that is a function from outside) that function."""
 
 
 class RoutineCall(NamedTuple):
@@ -67,6 +81,7 @@ class RoutineCall(NamedTuple):
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
     needed: 0 if it never happens, for matrices of these sizes.
     sound: whether it happens only if nothing has failed for this matrix.
+    leads: of `Rounds`, whether it happens only in the first part of each.
     """
 
     name: str
@@ -74,6 +89,36 @@ class RoutineCall(NamedTuple):
     failed: bool = False
     needed: int = 1
     sound: bool = False
+    leads: bool = False
+
+
+class Rounds(NamedTuple):
+    """Steps that are done in rounds, one after the other, of parts that do not depend
+    on each other: threads take these, as many as there are.
+
+    times: how many rounds.
+    parts: of the first round, and what each round adds.
+    steps: those of a part, in order.
+    needed, sound: as of a `RoutineCall`.
+    """
+
+    times: int
+    parts: tuple[int, int]
+    steps: tuple[RoutineCall, ...]
+    needed: int = 1
+    sound: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return False
+
+    @property
+    def name(self) -> str:
+        """Those of what is called."""
+        return " ".join([step.name for step in self.steps])
+
+
+Step = RoutineCall | Rounds
 
 
 class Small(NamedTuple):
@@ -107,14 +152,16 @@ class Script(NamedTuple):
 
     lead: int
     work: tuple[int, ...]
-    steps: tuple[RoutineCall, ...]
+    steps: tuple[Step, ...]
     small: Small | None = None
 
     @property
     def function(self) -> Function | None:
         """The function from outside that it calls, if it does."""
         first = self.steps[0]
-        return first.args[0] if first.name == FUNCTION else None  # type: ignore[return-value]
+        if isinstance(first, Rounds) or first.name != FUNCTION:
+            return None
+        return first.args[0]  # type: ignore[return-value]
 
     @property
     def called(self) -> str:
@@ -260,6 +307,15 @@ def _stride(n: int, itemsize: int) -> int:
     return n if n * itemsize % _SET_BYTES else n + 64 // itemsize
 
 
+def blocks_of(n: int, width: int) -> int:
+    """How many blocks of this width n columns are; the last one may be narrower."""
+    return number(_blocks, (n, width))
+
+
+def _blocks(n: int, width: int) -> int:
+    return -(-n // width)
+
+
 def copied(
     dtype: np.dtype,
     to: tuple[At, int],
@@ -285,8 +341,8 @@ def nan_if_failed(block: int, t: ArrayType, lead: int) -> RoutineCall:
 
 
 def if_finite(
-    a: ArrayType, lead: int, steps: Sequence[RoutineCall]
-) -> tuple[RoutineCall, ...]:
+    a: ArrayType, lead: int, steps: Sequence[Step]
+) -> tuple[Step, ...]:
     """The steps, for matrices of finite numbers (the first operand) alone; others have
     failed: LAPACK may not come back from them."""
     real = np.finfo(a.dtype).dtype.itemsize
