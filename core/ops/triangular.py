@@ -32,8 +32,8 @@ from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.routine import (
     STATUS,
     At,
-    RoutineCall,
     Rounds,
+    RoutineCall,
     Script,
     Small,
     Varied,
@@ -174,13 +174,13 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
     count = Varied(sides, by_part=-SIDES, most=SIDES)
     sizes = (count, others) if params["left"] else (others, count)
     source, to = (Varied(At(i), by_part=SIDES * apart) for i in (1, 2))
-    solve = (
-        RoutineCall(named(a.dtype, "lacpy"), ("A", *sizes, source, columns, to, columns)),
-        RoutineCall(
-            named(a.dtype, "trsm"), (*how, *sizes, one, At(0), n, to, columns)
-        ),
+    move = "A", *sizes, source, columns, to, columns
+    solve = *how, *sizes, one, At(0), n, to, columns
+    calls = (
+        RoutineCall(named(a.dtype, "lacpy"), move),
+        RoutineCall(named(a.dtype, "trsm"), solve),
     )
-    steps = (Rounds(1, (blocks_of(sides, SIDES), 0), solve),)
+    steps = (Rounds(1, (blocks_of(sides, SIDES), 0), calls),)
     names = "left", "lower", "transposed", "unit_diagonal"
     flags = sum([params[name] << i for i, name in enumerate(names)])
     small = Small("triangular_solve", a.dtype, (n, sides, flags))

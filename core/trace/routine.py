@@ -39,6 +39,7 @@ class At(NamedTuple):
 
 STATUS = At(-1)
 
+
 class Varied(NamedTuple):
     """A whole number or an address that differs among rounds and their parts.
 
@@ -76,7 +77,12 @@ class RoutineCall(NamedTuple):
     - "exponent" (to, numbers, n, itemsize): the power of two that brings the largest of
       n real numbers (as many as vectors have lanes, or more) to between 1 and 2, and
       its inverse; a failure if some are not finite;
-    - "finite" (numbers, n, itemsize): a failure if some of n real numbers are not.
+    - "finite" (numbers, n, itemsize): a failure if some of n real numbers are not;
+    - "nonzero" (numbers, n, itemsize): n real numbers that are less than the unit
+      roundoff of numbers around 1 become as large as that;
+    - "counted" (to, n, period): n integers of 64 bits that count from 1 up to a period,
+      again and again;
+    - "failures" (reports, n): a failure if some of n integers of 64 bits are not 0.
 
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
     needed: 0 if it never happens, for matrices of these sizes.
@@ -293,6 +299,15 @@ def most(a: int, b: int) -> int:
     return number(max, (a, b))
 
 
+def exceeds(a: int, b: int) -> int:
+    """1 if a is larger than b, else 0."""
+    return number(_exceeds, (a, b))
+
+
+def _exceeds(a: int, b: int) -> int:
+    return int(a > b)
+
+
 _SET_BYTES = 512
 """Rows as many bytes apart as some of these fall into few sets of a cache."""
 
@@ -340,9 +355,7 @@ def nan_if_failed(block: int, t: ArrayType, lead: int) -> RoutineCall:
     return filled(At(block), t, size, 1, t.dtype.type(np.nan), failed=True)
 
 
-def if_finite(
-    a: ArrayType, lead: int, steps: Sequence[Step]
-) -> tuple[Step, ...]:
+def if_finite(a: ArrayType, lead: int, steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps, for matrices of finite numbers (the first operand) alone; others have
     failed: LAPACK may not come back from them."""
     real = np.finfo(a.dtype).dtype.itemsize

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack import exponent, rounds, together, turning
+from treadle.backends.cpu.lapack import exponent, pieces, rounds, together, turning
 from treadle.backends.cpu.lapack.arguments import item, word
 from treadle.backends.cpu.lapack.schedule import (
     BUILT_IN,
@@ -266,7 +266,22 @@ def _finite(args: _Found) -> None:
     exponent.emit_check(args.b, args.pointer(0), args.number(1), args.number(2))
 
 
-_EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent, _finite
+def _nonzero(args: _Found) -> None:
+    pieces.emit_nonzero(args.b, args.pointer(0), args.number(1), args.number(2))
+
+
+def _counted(args: _Found) -> None:
+    pieces.emit_counted(args.b, args.pointer(0), args.number(1), args.number(2))
+
+
+def _failures(args: _Found) -> None:
+    pieces.emit_failures(args.b, args.pointer(0), args.number(1))
+
+
+_EMITTERS = (
+    *(_bytes, _swaps, _rows, _pairs, _turned, _exponent, _finite),
+    *(_nonzero, _counted, _failures),
+)
 
 
 def _emit_pin(b: Builder) -> None:

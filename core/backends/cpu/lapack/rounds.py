@@ -89,9 +89,7 @@ def _emit_argument(
     """
     (step, places, number), (found, values) = given, to
     at = item(b, step, b.op(f"add i64 {b.op(f'mul i64 {i}, {_WORDS}')}, 3"))
-    block, first, by_round, by_part, most = (
-        word(b, at, str(k)) for k in range(_WORDS)
-    )
+    block, first, by_round, by_part, most = (word(b, at, str(k)) for k in range(_WORDS))
     rounds = b.op(f"mul i64 {by_round}, {number}")
     parts = b.op(f"mul i64 {by_part}, %part")
     moved = b.op(f"add i64 {first}, {b.op(f'add i64 {rounds}, {parts}')}")

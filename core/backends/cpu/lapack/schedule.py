@@ -30,8 +30,8 @@ from treadle.late import number
 from treadle.trace.routine import (
     Argument,
     At,
-    RoutineCall,
     Rounds,
+    RoutineCall,
     Script,
     Step,
     Varied,
@@ -41,7 +41,10 @@ from treadle.trace.routine import (
 )
 
 CONSTANT, VARIED = -1, -2
-BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned", "exponent", "finite")
+BUILT_IN = (
+    *("", "bytes", "swaps", "rows", "pairs", "turned", "exponent", "finite"),
+    *("nonzero", "counted", "failures"),
+)
 """What is no call, by number."""
 
 ROUNDS = len(BUILT_IN)
