@@ -11,13 +11,13 @@ threads share, and so are the products with the bases that led to the form [1].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from treadle.late import number
+from treadle.ops import reflected
 from treadle.trace.routine import (
     STATUS,
     At,
@@ -27,6 +27,7 @@ from treadle.trace.routine import (
     Varied,
     blocks_of,
     named,
+    stride_of,
 )
 
 LARGE = 128
@@ -36,9 +37,8 @@ _BLOCK = 32
 """Columns that LAPACK works on together, if it has the memory."""
 
 _MOST_LEVELS = 10
-_TOGETHER = 128
 _MOVED = 64
-"""Vectors that a part multiplies with a base, and rows or columns that it sorts."""
+"""Rows or columns that a part sorts."""
 
 
 class Form(NamedTuple):
@@ -69,17 +69,15 @@ class Form(NamedTuple):
 def work_length(narrow: int, wide: int) -> int:
     """Numbers of work memory that a form of these sizes needs."""
     joined = 3 * (narrow + 10) ** 2 + 2 * (narrow + 10)
-    parts = -(-wide // _TOGETHER) * _part_length()
-    return max(joined, parts, _BLOCK * (narrow + wide))
-
-
-def _part_length() -> int:
-    return _TOGETHER * 64 + 65 * 64
+    product = reflected.length(wide, narrow, wide)
+    return max(joined, product, _BLOCK * (narrow + wide))
 
 
 def numbers_length(narrow: int) -> int:
-    """Diagonals, factors of reflections, powers of two, and what joints are made of."""
-    return 4 * narrow + 64 + 2 * _pieces(narrow)
+    """The right vectors as columns, diagonals, factors of reflections, powers of two,
+    and what joints are made of."""
+    square = narrow * (narrow + reflected.APART)
+    return square + 4 * narrow + 64 + 2 * _pieces(narrow)
 
 
 def integers_length(narrow: int) -> int:
@@ -133,7 +131,9 @@ class _Divided(NamedTuple):
 
     def line(self, i: int) -> At:
         """The diagonal, what is beside it, and factors of reflections."""
-        return self.form.numbers.plus(i * self.form.columns * self.size)
+        n = self.form.columns
+        square = n * stride_of(n, self.form.dtype)
+        return self.form.numbers.plus((square + i * n) * self.size)
 
     def scale(self, i: int) -> At:
         return self.line(4).plus(i * 8 * self.size)
@@ -308,26 +308,21 @@ def _sorted(of: _Divided) -> Rounds:
     return Rounds(1, (parts, 0), calls)
 
 
-def _products(of: _Divided) -> Sequence[Rounds]:
-    """The vectors multiplied with the bases, some of them in each part."""
+def _products(of: _Divided) -> list[Step]:
+    """The vectors multiplied with the bases: the right ones as columns."""
     form, n, size = of.form, of.form.columns, of.size
-    (left, by_left, wanted), (right, by_right) = form.left, form.right
-    name, length = named(form.dtype, "ormbr"), _part_length()
-    work = Varied(form.work, by_part=length * size)
-    found = []
-    for count, how in ((wanted, "QLN"), (n, "PRT")):
-        is_left = how[0] == "Q"
-        some = Varied(count, by_part=-_TOGETHER, most=_TOGETHER)
-        place, apart = (left, by_left) if is_left else (right, by_right)
-        step = _TOGETHER * size * (apart if is_left else 1)
-        sizes = (form.rows, some) if is_left else (some, n)
-        factors = of.line(2 if is_left else 3)
-        call = RoutineCall(
-            name,
-            (
-                *(*how, *sizes, n, form.copy, form.apart, factors),
-                *(Varied(place, by_part=step), apart, work, length, STATUS),
-            ),
-        )
-        found.append(Rounds(1, (blocks_of(count, _TOGETHER), 0), (call,)))
-    return found
+    (left, by_left, count), (right, by_right) = form.left, form.right
+    base = reflected.Reflections(
+        *(form.dtype, form.rows, n, (form.copy, form.apart)), False, of.line(2)
+    )
+    beside = form.copy.plus(form.apart * size)
+    other = reflected.Reflections(
+        *(form.dtype, n - 1, n - 1, (beside, form.apart)), True, of.line(3)
+    )
+    turned, apart = form.numbers, stride_of(n, form.dtype)
+    return [
+        *reflected.steps(base, count, (left, by_left), form.work),
+        RoutineCall("turned", (turned, right, n, n, apart, by_right, size)),
+        *reflected.steps(other, n, (turned.plus(size), apart), form.work),
+        RoutineCall("turned", (right, turned, n, n, by_right, apart, size)),
+    ]

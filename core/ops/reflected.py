@@ -1,0 +1,160 @@
+"""Products of Householder's reflections with many vectors, in blocks.
+
+Those of a block are ``I - Y Vᴴ`` with Y = V T and a triangular T [1]. LAPACK's routines
+multiply with the triangles, by many small calls, in which threads wait for each other.
+With Y, and with the zeros and ones that LAPACK does not store in V, two products of
+matrices are all that a block takes.
+
+[1] R. Schreiber, C. Van Loan, A storage-efficient WY representation for products of
+Householder transformations (1989).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from treadle.late import number
+from treadle.trace.routine import (
+    At,
+    Rounds,
+    RoutineCall,
+    Step,
+    Varied,
+    blocks_of,
+    lines,
+    named,
+    stride_of,
+)
+
+BLOCK = 64
+"""Reflections that are multiplied together."""
+
+TOGETHER = 128
+"""Vectors that a part multiplies."""
+
+
+APART = 16
+"""Numbers that rows begin further apart in work memory, at most."""
+
+
+class Reflections(NamedTuple):
+    """The factors of real reflections, as LAPACK leaves them.
+
+    rows, count: the length of the first one's vector, and how many there are: each
+      vector is shorter by one, from its beginning.
+    vectors: where the first begins, and numbers to the next column. They are columns,
+      or rows if `across`.
+    taus: the factors.
+    """
+
+    dtype: np.dtype
+    rows: int
+    count: int
+    vectors: tuple[At, int]
+    across: bool
+    taus: At
+
+
+def length(rows: int, count: int, columns: int) -> int:
+    """Numbers of work memory for so many columns."""
+    apart = rows + APART
+    blocks, parts = -(-count // BLOCK), -(-columns // TOGETHER)
+    square = BLOCK * BLOCK
+    return 2 * count * apart + blocks * square + parts * BLOCK * TOGETHER + 2 * APART
+
+
+class _Work(NamedTuple):
+    """Where V, Y, the triangles and what parts need lie in work memory, and how many
+    numbers apart columns of the first two are."""
+
+    vectors: At
+    products: At
+    triangles: At
+    own: At
+    apart: int
+
+
+def _work(of: Reflections, at: At) -> _Work:
+    apart, size = stride_of(of.rows, of.dtype), of.dtype.itemsize
+    square = lines(of.count * apart * size)
+    triangles = blocks_of(of.count, BLOCK) * (BLOCK * BLOCK * size)
+    places = at, at.plus(square), at.plus(2 * square), at.plus(2 * square + triangles)
+    return _Work(*places, apart)
+
+
+def steps(
+    of: Reflections, columns: int, target: tuple[At, int], work: At
+) -> list[Step]:
+    """Multiplies columns, in place, with the product of the reflections.
+
+    target: where they begin, and numbers from one to the next.
+    """
+    places = _work(of, work)
+    return [_prepared(of, places), _multiplied(of, places, columns, target)]
+
+
+def _prepared(of: Reflections, work: _Work) -> Rounds:
+    """V and Y of all blocks."""
+    size, letter = of.dtype.itemsize, partial(named, of.dtype)
+    zero, one = of.dtype.type(0), of.dtype.type(1)
+    rows = Varied(of.rows, by_part=-BLOCK)
+    count = Varied(of.count, by_part=-BLOCK, most=BLOCK)
+    diagonal = BLOCK * (work.apart + 1) * size
+    v = Varied(work.vectors, by_part=diagonal), work.apart
+    y = Varied(work.products, by_part=diagonal), work.apart
+    source, stride = of.vectors
+    from_ = Varied(source, by_part=BLOCK * (stride + 1) * size), stride
+    t = Varied(work.triangles, by_part=BLOCK * BLOCK * size), BLOCK
+    taus = Varied(of.taus, by_part=BLOCK * size)
+    turned = *(v[0], from_[0], count, rows), work.apart, stride, size
+    calls = (
+        RoutineCall("turned", turned)
+        if of.across
+        else RoutineCall(letter("lacpy"), ("L", rows, count, *from_, *v)),
+        RoutineCall(letter("laset"), ("U", count, count, zero, one, *v)),
+        RoutineCall(letter("laset"), ("A", BLOCK, BLOCK, zero, zero, *t)),
+        RoutineCall(letter("larft"), ("F", "C", rows, count, *v, taus, *t)),
+        RoutineCall(
+            letter("gemm"), ("N", "N", rows, count, count, one, *v, *t, zero, *y)
+        ),
+    )
+    return Rounds(1, (blocks_of(of.count, BLOCK), 0), calls)
+
+
+def _multiplied(
+    of: Reflections, work: _Work, columns: int, target: tuple[At, int]
+) -> Rounds:
+    """From the last block to the first."""
+    size, letter = of.dtype.itemsize, partial(named, of.dtype)
+    zero, one = of.dtype.type(0), of.dtype.type(1)
+    blocks = blocks_of(of.count, BLOCK)
+    last = number(_last, (of.count,))
+    rows = Varied(of.rows - last, by_round=BLOCK)
+    count = Varied(of.count - last, by_round=BLOCK, most=BLOCK)
+    diagonal = (work.apart + 1) * size
+    v, y = (
+        (Varied(x.plus(last * diagonal), by_round=-BLOCK * diagonal), work.apart)
+        for x in (work.vectors, work.products)
+    )
+    some = Varied(columns, by_part=-TOGETHER, most=TOGETHER)
+    place, apart = target
+    by_part = TOGETHER * apart * size
+    c = Varied(place.plus(last * size), by_round=-BLOCK * size, by_part=by_part), apart
+    inside = Varied(work.own, by_part=BLOCK * TOGETHER * size), BLOCK
+    calls = (
+        RoutineCall(
+            letter("gemm"), ("T", "N", count, some, rows, one, *v, *c, zero, *inside)
+        ),
+        RoutineCall(
+            letter("gemm"), ("N", "N", rows, some, count, -one, *y, *inside, one, *c)
+        ),
+    )
+    return Rounds(blocks, (blocks_of(columns, TOGETHER), 0), calls)
+
+
+def _last(count: int) -> int:
+    """Where the last block begins."""
+    return (count - 1) // BLOCK * BLOCK if count else 0
