@@ -12,6 +12,8 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.dims import same_shape
 from treadle.errors import at
+from treadle.late import number
+from treadle.ops import panels, reflected
 from treadle.ops.arithmetic import add, sub
 from treadle.ops.matrix import (
     adjoint,
@@ -35,8 +37,8 @@ from treadle.trace.routine import (
     RoutineCall,
     Script,
     Small,
+    Step,
     copied,
-    exceeds,
     lead_of,
     least,
     most,
@@ -93,12 +95,63 @@ def _qr_script(types: Any, outs: Any, params: Any) -> Script:
     longest = most(n, columns)
     length = _BLOCK * longest
     copy = most(stride_of(m, a.dtype) * longest, m * stride_of(n, a.dtype))
+    length = most(length, number(_large_length, (m, n, columns)))
     work = copy * itemsize, sizes.k * itemsize, length * itemsize
-    is_tall, is_wide = exceeds(m + 1, n), exceeds(n, m)
-    steps = [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
+    is_large = number(_is_large, (m, n))
+    is_tall, is_wide = (number(_is_small, (m, n, tall)) for tall in (1, 0))
+    steps: list[Step] = []
+    steps += [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
     steps += [s._replace(needed=is_wide) for s in _wide_steps(a.dtype, sizes, length)]
+    steps += [
+        s._replace(needed=number(_both, (s.needed, is_large)))
+        for s in _large_steps(a.dtype, sizes)
+    ]
     small = Small("qr" if vectors else "triangle", a.dtype, (m, n, columns))
     return Script(lead, work, tuple(steps), small)
+
+
+_LARGE = 128
+"""From this order on, matrices are factored panel by panel."""
+
+
+def _is_large(m: int, n: int) -> int:
+    return int(min(m, n) >= _LARGE)
+
+
+def _is_small(m: int, n: int, tall: int) -> int:
+    return int(not _is_large(m, n) and (m >= n) == bool(tall))
+
+
+def _both(a: int, b: int) -> int:
+    return int(a and b)
+
+
+def _large_length(m: int, n: int, columns: int) -> int:
+    if not _is_large(m, n):
+        return 0
+    return reflected.length(m, min(m, n), max(n, columns))
+
+
+def _large_steps(dtype: np.dtype, sizes: _Sizes) -> list[Step]:
+    m, n, k, columns, vectors = sizes
+    q, r, copy, _, work = sizes.blocks
+    letter, itemsize = partial(named, dtype), dtype.itemsize
+    zero, one, apart = dtype.type(0), dtype.type(1), stride_of(m, dtype)
+    places, below = reflected.places(dtype, m, k, work), r.plus(n * itemsize)
+    steps: list[Step] = [
+        RoutineCall("turned", (copy, At(0), n, m, apart, n, itemsize)),
+        *panels.steps(dtype, (m, n, k), (copy, apart), places),
+        RoutineCall("turned", (r, copy, columns, n, n, apart, itemsize)),
+        RoutineCall(letter("laset"), ("U", n, columns - 1, zero, zero, below, n)),
+    ]
+    if not vectors:
+        return steps
+    return [
+        *steps,
+        RoutineCall(letter("laset"), ("A", m, columns, zero, one, copy, apart)),
+        reflected.multiplied(dtype, (m, k, columns), places, (copy, apart), True),
+        RoutineCall("turned", (q, copy, m, columns, columns, apart, itemsize)),
+    ]
 
 
 def _tall_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:

@@ -41,12 +41,12 @@ APART = 16
 
 
 class Reflections(NamedTuple):
-    """The factors of real reflections, as LAPACK leaves them.
+    """The factors of reflections, as LAPACK leaves them.
 
     rows, count: the length of the first one's vector, and how many there are: each
       vector is shorter by one, from its beginning.
     vectors: where the first begins, and numbers to the next column. They are columns,
-      or rows if `across`.
+      or (of real numbers) rows if `across`.
     taus: the factors.
     """
 
@@ -66,7 +66,7 @@ def length(rows: int, count: int, columns: int) -> int:
     return 2 * count * apart + blocks * square + parts * BLOCK * TOGETHER + 2 * APART
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """Where V, Y, the triangles and what parts need lie in work memory, and how many
     numbers apart columns of the first two are."""
 
@@ -77,12 +77,13 @@ class _Work(NamedTuple):
     apart: int
 
 
-def _work(of: Reflections, at: At) -> _Work:
-    apart, size = stride_of(of.rows, of.dtype), of.dtype.itemsize
-    square = lines(of.count * apart * size)
-    triangles = blocks_of(of.count, BLOCK) * (BLOCK * BLOCK * size)
-    places = at, at.plus(square), at.plus(2 * square), at.plus(2 * square + triangles)
-    return _Work(*places, apart)
+def places(dtype: np.dtype, rows: int, count: int, at: At) -> Work:
+    """Those for reflections of vectors of so many rows."""
+    apart, size = stride_of(rows, dtype), dtype.itemsize
+    square = lines(count * apart * size)
+    triangles = blocks_of(count, BLOCK) * (BLOCK * BLOCK * size)
+    found = at, at.plus(square), at.plus(2 * square), at.plus(2 * square + triangles)
+    return Work(*found, apart)
 
 
 def steps(
@@ -92,11 +93,12 @@ def steps(
 
     target: where they begin, and numbers from one to the next.
     """
-    places = _work(of, work)
-    return [_prepared(of, places), _multiplied(of, places, columns, target)]
+    found = places(of.dtype, of.rows, of.count, work)
+    sizes = of.rows, of.count, columns
+    return [_prepared(of, found), multiplied(of.dtype, sizes, found, target)]
 
 
-def _prepared(of: Reflections, work: _Work) -> Rounds:
+def _prepared(of: Reflections, work: Work) -> Rounds:
     """V and Y of all blocks."""
     size, letter = of.dtype.itemsize, partial(named, of.dtype)
     zero, one = of.dtype.type(0), of.dtype.type(1)
@@ -124,35 +126,50 @@ def _prepared(of: Reflections, work: _Work) -> Rounds:
     return Rounds(1, (blocks_of(of.count, BLOCK), 0), calls)
 
 
-def _multiplied(
-    of: Reflections, work: _Work, columns: int, target: tuple[At, int]
+def multiplied(
+    dtype: np.dtype,
+    sizes: tuple[int, int, int],
+    work: Work,
+    target: tuple[At, int],
+    of_ones: bool = False,
 ) -> Rounds:
-    """From the last block to the first."""
-    size, letter = of.dtype.itemsize, partial(named, of.dtype)
-    zero, one = of.dtype.type(0), of.dtype.type(1)
-    blocks = blocks_of(of.count, BLOCK)
-    last = number(_last, (of.count,))
-    rows = Varied(of.rows - last, by_round=BLOCK)
-    count = Varied(of.count - last, by_round=BLOCK, most=BLOCK)
+    """Columns multiplied with blocks of reflections from the last to the first.
+
+    sizes: rows of the first one, how many, and columns.
+    of_ones: whether the columns are those of ones on a diagonal, of which the last
+      blocks leave the first as they are.
+    """
+    (m, k, columns), size, letter = sizes, dtype.itemsize, partial(named, dtype)
+    zero, one = dtype.type(0), dtype.type(1)
+    width, last = BLOCK if of_ones else TOGETHER, number(_last, (k,))
+    rows = Varied(m - last, by_round=BLOCK)
+    count = Varied(k - last, by_round=BLOCK, most=BLOCK)
     diagonal = (work.apart + 1) * size
     v, y = (
         (Varied(x.plus(last * diagonal), by_round=-BLOCK * diagonal), work.apart)
         for x in (work.vectors, work.products)
     )
-    some = Varied(columns, by_part=-TOGETHER, most=TOGETHER)
     place, apart = target
-    by_part = TOGETHER * apart * size
-    c = Varied(place.plus(last * size), by_round=-BLOCK * size, by_part=by_part), apart
-    inside = Varied(work.own, by_part=BLOCK * TOGETHER * size), BLOCK
+    # With ones, the first part has the columns of the diagonal.
+    line = (1 if not of_ones else apart + 1) * size
+    begun = last if of_ones else 0
+    some = Varied(columns - begun, BLOCK if of_ones else 0, -width, width)
+    c = (
+        Varied(place.plus(last * line), -BLOCK * line, width * apart * size),
+        apart,
+    )
+    inside = Varied(work.own, by_part=BLOCK * width * size), BLOCK
     calls = (
         RoutineCall(
-            letter("gemm"), ("T", "N", count, some, rows, one, *v, *c, zero, *inside)
+            letter("gemm"), ("C", "N", count, some, rows, one, *v, *c, zero, *inside)
         ),
         RoutineCall(
             letter("gemm"), ("N", "N", rows, some, count, -one, *y, *inside, one, *c)
         ),
     )
-    return Rounds(blocks, (blocks_of(columns, TOGETHER), 0), calls)
+    blocks, parts = blocks_of(k, BLOCK), blocks_of(columns, width)
+    shares = (parts - blocks + 1, 1) if of_ones else (parts, 0)
+    return Rounds(blocks, shares, calls)
 
 
 def _last(count: int) -> int:
