@@ -140,8 +140,8 @@ def multiplied(
       blocks leave the first as they are.
     """
     (m, k, columns), size, letter = sizes, dtype.itemsize, partial(named, dtype)
-    zero, one = dtype.type(0), dtype.type(1)
-    width, last = BLOCK if of_ones else TOGETHER, number(_last, (k,))
+    zero, one, last = dtype.type(0), dtype.type(1), number(_last, (k,))
+    blocks, parts = blocks_of(k, BLOCK), blocks_of(columns, TOGETHER)
     rows = Varied(m - last, by_round=BLOCK)
     count = Varied(k - last, by_round=BLOCK, most=BLOCK)
     diagonal = (work.apart + 1) * size
@@ -149,16 +149,13 @@ def multiplied(
         (Varied(x.plus(last * diagonal), by_round=-BLOCK * diagonal), work.apart)
         for x in (work.vectors, work.products)
     )
+    # From the last columns on: with ones, they take longest.
+    begun = (parts - 1) * TOGETHER
+    some = Varied(columns - begun, 0, TOGETHER, TOGETHER)
     place, apart = target
-    # With ones, the first part has the columns of the diagonal.
-    line = (1 if not of_ones else apart + 1) * size
-    begun = last if of_ones else 0
-    some = Varied(columns - begun, BLOCK if of_ones else 0, -width, width)
-    c = (
-        Varied(place.plus(last * line), -BLOCK * line, width * apart * size),
-        apart,
-    )
-    inside = Varied(work.own, by_part=BLOCK * width * size), BLOCK
+    first = place.plus((last + begun * apart) * size)
+    c = Varied(first, -BLOCK * size, -TOGETHER * apart * size), apart
+    inside = Varied(work.own, by_part=BLOCK * TOGETHER * size), BLOCK
     calls = (
         RoutineCall(
             letter("gemm"), ("C", "N", count, some, rows, one, *v, *c, zero, *inside)
@@ -167,9 +164,9 @@ def multiplied(
             letter("gemm"), ("N", "N", rows, some, count, -one, *y, *inside, one, *c)
         ),
     )
-    blocks, parts = blocks_of(k, BLOCK), blocks_of(columns, width)
-    shares = (parts - blocks + 1, 1) if of_ones else (parts, 0)
-    return Rounds(blocks, shares, calls)
+    each = TOGETHER // BLOCK
+    skipped = (blocks - each * parts, each) if of_ones else (0, 0)
+    return Rounds(blocks, (parts, 0), calls, skipped=skipped)
 
 
 def _last(count: int) -> int:

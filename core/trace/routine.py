@@ -106,6 +106,9 @@ class Rounds(NamedTuple):
     parts: of the first round, and what each round adds.
     steps: those of a part, in order.
     needed, sound: as of a `RoutineCall`.
+    skipped: if parts do not wait for each other between rounds, either, and a part is
+      to do all of its rounds at once, so that what it works on stays in a cache: how
+      many rounds the first part leaves out, and how many more each one after it.
     """
 
     times: int
@@ -113,6 +116,7 @@ class Rounds(NamedTuple):
     steps: tuple[RoutineCall, ...]
     needed: int = 1
     sound: bool = False
+    skipped: tuple[int, int] | None = None
 
     @property
     def failed(self) -> bool:

@@ -24,25 +24,54 @@ def emit(b: Builder) -> None:
     """``rounds``: those of a step, on a matrix whose blocks are in these places."""
     b.declare("i64 @llvm.smin.i64(i64, i64)")
     _emit_part(b)
+    _emit_whole(b)
     with b.function(
         "define internal void @rounds(ptr %args, ptr %step, ptr %places) noinline"
     ):
         args, job = Args(b), b.op("alloca [3 x i64]")
         for i, pointer in ((0, "%step"), (1, "%places")):
             b(f"store ptr {pointer}, ptr {item(b, job, str(i))}")
-        pool, fork_join = args(Word.POOL, "ptr"), args(Word.FORK_JOIN, "ptr")
+        at_once = b.op(f"icmp ne i64 {word(b, '%step', '7')}, 0")
+        times = b.op(f"select i1 {at_once}, i64 1, i64 {word(b, '%step', '3')}")
         first, more = word(b, "%step", "6"), word(b, "%step", "9")
-        with b.loop("0", word(b, "%step", "3")) as number:
+        with b.loop("0", times) as number:
             b(f"store i64 {number}, ptr {item(b, job, '2')}")
             parts = b.op(f"add i64 {first}, {b.op(f'mul i64 {more}, {number}')}")
-            several = b.op(f"icmp sgt i64 {parts}, 1")
-            with b.when(several):
-                b(
-                    f"call void {fork_join}(ptr {pool}, ptr @part, ptr {job}, "
-                    f"i64 {parts}, i64 {_ANY})"
-                )
-            with b.when(b.op(f"icmp eq i64 {parts}, 1")):
-                b(f"call void @part(ptr {job}, i64 0, i64 0)")
+            for is_so, what in ((at_once, "@whole"), ("", "@part")):
+                chosen = is_so or b.op(f"xor i1 {at_once}, true")
+                with b.when(chosen):
+                    _emit_fork(b, args, what, job, parts)
+        b("ret void")
+
+
+def _emit_fork(b: Builder, args: Args, what: str, job: str, parts: str) -> None:
+    pool, fork_join = args(Word.POOL, "ptr"), args(Word.FORK_JOIN, "ptr")
+    with b.when(b.op(f"icmp sgt i64 {parts}, 1")):
+        b(
+            f"call void {fork_join}(ptr {pool}, ptr {what}, ptr {job}, "
+            f"i64 {parts}, i64 {_ANY})"
+        )
+    with b.when(b.op(f"icmp eq i64 {parts}, 1")):
+        b(f"call void {what}(ptr {job}, i64 0, i64 0)")
+
+
+def _emit_whole(b: Builder) -> None:
+    """``whole``: all rounds of a part, but for those that it leaves out."""
+    b.declare("i64 @llvm.smax.i64(i64, i64)")
+    with b.function(
+        "define internal void @whole(ptr %job, i64 %part, i64 %slot) nounwind"
+    ):
+        own = b.op("alloca [3 x i64]")
+        for i in range(2):
+            given = word(b, "%job", str(i))
+            b(f"store i64 {given}, ptr {item(b, own, str(i))}")
+        step = b.op("load ptr, ptr %job")
+        more = b.op(f"mul i64 {word(b, step, '5')}, %part")
+        first = b.op(f"add i64 {word(b, step, '4')}, {more}")
+        first = b.op(f"call i64 @llvm.smax.i64(i64 {first}, i64 0)")
+        with b.loop(first, word(b, step, "3")) as number:
+            b(f"store i64 {number}, ptr {item(b, own, '2')}")
+            b(f"call void @part(ptr {own}, i64 %part, i64 %slot)")
         b("ret void")
 
 

@@ -7,11 +7,13 @@ comes first), then the steps: what is called, when (see `When`), the number of
 arguments, and for each of these three words: the block that it points into and the
 offset, or `CONSTANT` and up to 16 bytes, to which it points.
 
-Of rounds the arguments are three: how many rounds, parts of the first, and what a round
-adds, each a word and two of zeros; the last zero says how many words the steps of a
-part take, which follow. Their arguments have five words: the third and fourth are what
-a round and a part add to the second, an offset or, of a number that is `VARIED`, that
-number, of which the fifth is the most.
+Of rounds the arguments are three, each of three words: how many rounds, how many of
+these the first part leaves out and how many more each other one; parts of the first
+round, whether a part does all rounds at once, and nothing; what a round adds to the
+parts, nothing, and how many words the steps of a part take, which follow. Their
+arguments have five words: the third and fourth are what a round and a part add to the
+second, an offset or, of a number that is `VARIED`, that number, of which the fifth is
+the most.
 """
 
 from __future__ import annotations
@@ -160,7 +162,9 @@ def _rounds(rounds: Rounds, when: int, address: Callable[[str], int]) -> list[An
     length = len(inner)
     inner += [0] * (-length % 3)
     first, more = rounds.parts
-    head = [rounds.times, 0, 0, first, 0, 0, more, 0, length]
+    at_once = rounds.skipped is not None
+    skipped = rounds.skipped or (0, 0)
+    head = [rounds.times, *skipped, first, int(at_once), 0, more, 0, length]
     return [ROUNDS, when, 3 + len(inner) // 3, *head, *inner]
 
 
