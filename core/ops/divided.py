@@ -20,12 +20,14 @@ from treadle.late import number
 from treadle.ops import reflected
 from treadle.trace.routine import (
     STATUS,
+    Argument,
     At,
     Rounds,
     RoutineCall,
     Step,
     Varied,
     blocks_of,
+    if_needed,
     named,
     stride_of,
 )
@@ -87,7 +89,8 @@ def integers_length(narrow: int) -> int:
 
 
 def _levels(narrow: int) -> int:
-    """As many that the pieces, of which all but the last are equal, are not empty."""
+    """How often a matrix is halved: so that of pieces, all equal but for one, none is
+    empty."""
     return min(_MOST_LEVELS, ((narrow + 1).bit_length() - 1) // 2)
 
 
@@ -108,8 +111,7 @@ def _width(narrow: int, level: int) -> int:
 
 def _joints(narrow: int, level: int) -> int:
     """How many there are at a level; none above the last one."""
-    levels = _levels(narrow)
-    return 1 << levels - 1 - level if level < levels else 0
+    return 1 << _levels(narrow) - 1 - level if level < _levels(narrow) else 0
 
 
 def _is_level(needed: int, narrow: int, level: int) -> int:
@@ -209,15 +211,7 @@ def steps(form: Form) -> list[Step]:
         _sorted(of),
         *_products(of),
     ]
-    return [step._replace(sound=True, needed=_needed(step, form)) for step in found]
-
-
-def _needed(step: Step, form: Form) -> int:
-    return number(_both, (step.needed, form.needed))
-
-
-def _both(a: int, b: int) -> int:
-    return int(a and b)
+    return if_needed(form.needed, [step._replace(sound=True) for step in found])
 
 
 def _pieces_steps(of: _Divided) -> list[Step]:
@@ -231,17 +225,12 @@ def _pieces_steps(of: _Divided) -> list[Step]:
     wide = Varied(count - 1, by_part=-1, most=1)
     columns = Varied(n, by_part=-(q + 1), most=q + 1)
     lines = [Varied(of.line(i), by_part=(q + 1) * size) for i in range(2)]
-    places = [of.square(x, 0, q + 1) for x in (right, left, left)]
+    vt, u = (of.square(x, 0, q + 1) for x in (right, left))
+    bases: tuple[Argument, ...] = (vt, right[1], u, left[1], u, left[1])
     work = Varied(form.work, by_part=4 * (q + 1) * size)
-    last = work, Varied(of.reports, by_part=8)
-    (vt, u, c) = places
-    piece = RoutineCall(
-        letter("lasdq"),
-        (
-            *("U", wide, rows, columns, rows, 0, *lines),
-            *(vt, right[1], u, left[1], c, left[1], *last),
-        ),
-    )
+    reports = Varied(of.reports, by_part=8)
+    sizes_of = "U", wide, rows, columns, rows, 0
+    piece = RoutineCall(letter("lasdq"), (*sizes_of, *lines, *bases, work, reports))
     found: list[Step] = [
         RoutineCall("counted", (of.order, n, q + 1)),
         Rounds(1, (count, 0), (piece,)),
@@ -250,9 +239,8 @@ def _pieces_steps(of: _Divided) -> list[Step]:
     for level in range(_MOST_LEVELS):
         joints = number(_joints, (*sizes, level))
         w = number(_width, (*sizes, level))
-        reports = of.reports.plus(8 * reported)
+        found.append(_joined(of, level, joints, w, of.reports.plus(8 * reported)))
         reported = reported + joints
-        found.append(_joined(of, level, joints, w, reports))
     found.append(RoutineCall("failures", (of.reports, reported)))
     return found
 

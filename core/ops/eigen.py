@@ -12,7 +12,6 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.late import number
 from treadle.ops import complex as parts
-from treadle.ops import reflected
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.gather import take_along_axis
@@ -42,10 +41,8 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
-    Step,
     copied,
     lead_of,
-    most,
     named,
     nan_if_failed,
     nbytes_behind,
@@ -130,7 +127,7 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
     uplo = "U" if params["lower"] else "L"
     name = named(a.dtype, "heevd" if dtypes.is_complex(a.dtype) else "syevd")
     args = "V" if vectors else "N", uplo, n, matrix, n, At(1), *work.args(a.dtype)
-    steps: list[Step] = [
+    steps = [
         RoutineCall("bytes", (matrix, At(0), nbytes_behind(a, lead))),
         RoutineCall(name, args),
     ]
@@ -142,40 +139,28 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
         blocks += [square, square, line, 64]
         large = _large_steps(a.dtype, n, uplo, work, places[3:])
         steps += [step._replace(needed=is_large) for step in large]
-        blocks[0] = most(blocks[0], number(_large_length, (n,)) * size)
     else:
         blocks.append(nbytes_behind(a, lead))
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
     return Script(lead, tuple(blocks), (*steps, *failed))
 
 
-def _large_length(n: int) -> int:
-    return reflected.length(n, n, n) if _is_large(n) else 0
-
-
 def _large_steps(
     dtype: np.dtype, n: int, uplo: str, work: _Work, places: Sequence[At]
-) -> list[Step]:
+) -> list[RoutineCall]:
     """What ?SYEVD does, with matrices of rows that do not fall into few sets of a
-    cache, and a product that threads share."""
+    cache."""
     matrix, found, lines, scale = places
     letter, of_reals = partial(named, dtype), partial(named, dtypes.to_real(dtype))
     apart, size, zero = stride_of(n, dtype), dtype.itemsize, dtype.type(0)
     is_complex = dtypes.is_complex(dtype)
     parts, kind = (2, "he") if is_complex else (1, "sy")
     below, factors, rest = lines, lines.plus(n * size), work.args(dtype)
+    apply = letter("unmtr" if is_complex else "ormtr")
     numbers, real_size = n * apart * parts, size // parts
-    copy = [RoutineCall(letter("lacpy"), (uplo, n, n, At(0), n, matrix, apart))]
-    if uplo == "U" and not is_complex:
-        # So that vectors of reflections begin with the longest.
-        uplo, above = "L", matrix.plus(apart * size)
-        copy = [
-            RoutineCall("turned", (matrix, At(0), n, n, apart, n, size)),
-            RoutineCall(letter("laset"), ("U", n - 1, n - 1, zero, zero, above, apart)),
-        ]
-    steps: list[Step] = [
+    steps = [
         RoutineCall(letter("laset"), ("A", apart, n, zero, zero, matrix, apart)),
-        *copy,
+        RoutineCall(letter("lacpy"), (uplo, n, n, At(0), n, matrix, apart)),
         RoutineCall("exponent", (scale, matrix, numbers, real_size)),
         RoutineCall(of_reals("scal"), (numbers, scale, matrix, 1)),
         RoutineCall(
@@ -183,35 +168,17 @@ def _large_steps(
             (uplo, n, matrix, apart, At(1), below, factors, *rest[:2], STATUS),
         ),
         RoutineCall(letter("stedc"), ("I", n, At(1), below, found, apart, *rest)),
-        *_multiplied(dtype, n, uplo, (matrix, factors, found), rest),
+        RoutineCall(
+            apply,
+            (
+                *("L", uplo, "N", n, n, matrix, apart, factors, found, apart),
+                *(*rest[:2], STATUS),
+            ),
+        ),
         RoutineCall(of_reals("scal"), (n, scale.plus(real_size), At(1), 1)),
         copied(dtype, (At(2), n), (found, apart), n, n),
     ]
     return [step._replace(sound=True) for step in steps]
-
-
-def _multiplied(
-    dtype: np.dtype,
-    n: int,
-    uplo: str,
-    places: tuple[At, At, At],
-    rest: tuple[Argument, ...],
-) -> list[Step]:
-    """Eigenvectors of the tridiagonal form multiplied with the base that leads to it.
-
-    places: of the reflections, of their factors, and of the vectors.
-    """
-    (matrix, factors, found), apart = places, stride_of(n, dtype)
-    if dtypes.is_complex(dtype):
-        matrices = matrix, apart, factors, found, apart
-        args = "L", uplo, "N", n, n, *matrices, *rest[:2], STATUS
-        return [RoutineCall(named(dtype, "unmtr"), args)]
-    size, (work, *_) = dtype.itemsize, rest
-    assert isinstance(work, At)
-    base = reflected.Reflections(
-        dtype, n - 1, n - 1, (matrix.plus(size), apart), False, factors
-    )
-    return reflected.steps(base, n, (found.plus(size), apart), work)
 
 
 def _eigh_jvp(

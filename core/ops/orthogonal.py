@@ -39,6 +39,7 @@ from treadle.trace.routine import (
     Small,
     Step,
     copied,
+    if_needed,
     lead_of,
     least,
     most,
@@ -102,10 +103,7 @@ def _qr_script(types: Any, outs: Any, params: Any) -> Script:
     steps: list[Step] = []
     steps += [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
     steps += [s._replace(needed=is_wide) for s in _wide_steps(a.dtype, sizes, length)]
-    steps += [
-        s._replace(needed=number(_both, (s.needed, is_large)))
-        for s in _large_steps(a.dtype, sizes)
-    ]
+    steps += if_needed(is_large, _large_steps(a.dtype, sizes))
     small = Small("qr" if vectors else "triangle", a.dtype, (m, n, columns))
     return Script(lead, work, tuple(steps), small)
 
@@ -120,10 +118,6 @@ def _is_large(m: int, n: int) -> int:
 
 def _is_small(m: int, n: int, tall: int) -> int:
     return int(not _is_large(m, n) and (m >= n) == bool(tall))
-
-
-def _both(a: int, b: int) -> int:
-    return int(a and b)
 
 
 def _large_length(m: int, n: int, columns: int) -> int:

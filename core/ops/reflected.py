@@ -43,7 +43,7 @@ APART = 16
 class Reflections(NamedTuple):
     """The factors of reflections, as LAPACK leaves them.
 
-    rows, count: the length of the first one's vector, and how many there are: each
+    rows, many: the length of the first one's vector, and how many there are: each
       vector is shorter by one, from its beginning.
     vectors: where the first begins, and numbers to the next column. They are columns,
       or (of real numbers) rows if `across`.
@@ -52,7 +52,7 @@ class Reflections(NamedTuple):
 
     dtype: np.dtype
     rows: int
-    count: int
+    many: int
     vectors: tuple[At, int]
     across: bool
     taus: At
@@ -93,8 +93,8 @@ def steps(
 
     target: where they begin, and numbers from one to the next.
     """
-    found = places(of.dtype, of.rows, of.count, work)
-    sizes = of.rows, of.count, columns
+    found = places(of.dtype, of.rows, of.many, work)
+    sizes = of.rows, of.many, columns
     return [_prepared(of, found), multiplied(of.dtype, sizes, found, target)]
 
 
@@ -102,15 +102,15 @@ def _prepared(of: Reflections, work: Work) -> Rounds:
     """V and Y of all blocks."""
     size, letter = of.dtype.itemsize, partial(named, of.dtype)
     zero, one = of.dtype.type(0), of.dtype.type(1)
-    rows = Varied(of.rows, by_part=-BLOCK)
-    count = Varied(of.count, by_part=-BLOCK, most=BLOCK)
+    rows = Varied(of.rows, by_round=-BLOCK)
+    count = Varied(of.many, by_round=-BLOCK, most=BLOCK)
     diagonal = BLOCK * (work.apart + 1) * size
-    v = Varied(work.vectors, by_part=diagonal), work.apart
-    y = Varied(work.products, by_part=diagonal), work.apart
+    v = Varied(work.vectors, by_round=diagonal), work.apart
+    y = Varied(work.products, by_round=diagonal), work.apart
     source, stride = of.vectors
-    from_ = Varied(source, by_part=BLOCK * (stride + 1) * size), stride
-    t = Varied(work.triangles, by_part=BLOCK * BLOCK * size), BLOCK
-    taus = Varied(of.taus, by_part=BLOCK * size)
+    from_ = Varied(source, by_round=BLOCK * (stride + 1) * size), stride
+    t = Varied(work.triangles, by_round=BLOCK * BLOCK * size), BLOCK
+    taus = Varied(of.taus, by_round=BLOCK * size)
     turned = *(v[0], from_[0], count, rows), work.apart, stride, size
     calls = (
         RoutineCall("turned", turned)
@@ -123,7 +123,8 @@ def _prepared(of: Reflections, work: Work) -> Rounds:
             letter("gemm"), ("N", "N", rows, count, count, one, *v, *t, zero, *y)
         ),
     )
-    return Rounds(1, (blocks_of(of.count, BLOCK), 0), calls)
+    # Beside each other these many small calls would wait for OpenBLAS's memory.
+    return Rounds(blocks_of(of.many, BLOCK), (1, 0), calls)
 
 
 def multiplied(

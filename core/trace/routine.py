@@ -368,6 +368,15 @@ def if_finite(a: ArrayType, lead: int, steps: Sequence[Step]) -> tuple[Step, ...
     return RoutineCall("finite", (At(0), count, real)), *guarded
 
 
+def if_needed(needed: int, steps: Sequence[Step]) -> list[Step]:
+    """The steps, none of which happens if that is 0."""
+    return [s._replace(needed=number(_both, (s.needed, needed))) for s in steps]
+
+
+def _both(a: int, b: int) -> int:
+    return int(a and b)
+
+
 def filled(
     at: At, t: ArrayType, rows: int, columns: int, number: Any, failed: bool = False
 ) -> RoutineCall:

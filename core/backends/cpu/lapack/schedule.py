@@ -12,8 +12,7 @@ these the first part leaves out and how many more each other one; parts of the f
 round, whether a part does all rounds at once, and nothing; what a round adds to the
 parts, nothing, and how many words the steps of a part take, which follow. Their
 arguments have five words: the third and fourth are what a round and a part add to the
-second, an offset or, of a number that is `VARIED`, that number, of which the fifth is
-the most.
+second: an offset or, if it is `VARIED`, a number, of which the fifth is the most.
 """
 
 from __future__ import annotations
