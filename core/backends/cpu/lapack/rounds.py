@@ -11,6 +11,7 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args
 from treadle.backends.cpu.lapack.arguments import item, word
 from treadle.backends.cpu.lapack.schedule import VARIED, When, Word
+from treadle.backends.cpu.run.divided import COLD
 from treadle.trace.routine import MOST_ARGUMENTS
 
 _WORDS = 5
@@ -26,7 +27,7 @@ def emit(b: Builder) -> None:
     _emit_part(b)
     _emit_whole(b)
     with b.function(
-        "define internal void @rounds(ptr %args, ptr %step, ptr %places) noinline"
+        "define internal void @rounds(ptr %args, ptr %step, ptr %places) " + COLD
     ):
         args, job = Args(b), b.op("alloca [3 x i64]")
         for i, pointer in ((0, "%step"), (1, "%places")):
@@ -59,7 +60,7 @@ def _emit_whole(b: Builder) -> None:
     """``whole``: all rounds of a part, but for those that it leaves out."""
     b.declare("i64 @llvm.smax.i64(i64, i64)")
     with b.function(
-        "define internal void @whole(ptr %job, i64 %part, i64 %slot) nounwind"
+        "define internal void @whole(ptr %job, i64 %part, i64 %slot) " + COLD
     ):
         own = b.op("alloca [3 x i64]")
         for i in range(2):
@@ -78,7 +79,7 @@ def _emit_whole(b: Builder) -> None:
 def _emit_part(b: Builder) -> None:
     """``part``: the steps of one."""
     with b.function(
-        "define internal void @part(ptr %job, i64 %part, i64 %slot) nounwind"
+        "define internal void @part(ptr %job, i64 %part, i64 %slot) " + COLD
     ):
         found = b.op(f"alloca [{MOST_ARGUMENTS} x i64]")
         values = b.op(f"alloca [{MOST_ARGUMENTS} x i64]")
