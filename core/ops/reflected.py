@@ -48,6 +48,8 @@ class Reflections(NamedTuple):
     vectors: where the first begins, and numbers to the next column. They are columns,
       or (of real numbers) rows if `across`.
     taus: the factors.
+    backward: whether the last vector is the longest: each ends with its one, a row
+      below that of the vector before. The last one is to be multiplied with last.
     """
 
     dtype: np.dtype
@@ -56,6 +58,7 @@ class Reflections(NamedTuple):
     vectors: tuple[At, int]
     across: bool
     taus: At
+    backward: bool = False
 
 
 def length(rows: int, count: int, columns: int) -> int:
@@ -95,30 +98,38 @@ def steps(
     """
     found = places(of.dtype, of.rows, of.many, work)
     sizes = of.rows, of.many, columns
-    return [_prepared(of, found), multiplied(of.dtype, sizes, found, target)]
+    product = multiplied(of.dtype, sizes, found, target, backward=of.backward)
+    return [_prepared(of, found), product]
 
 
 def _prepared(of: Reflections, work: Work) -> Rounds:
     """V and Y of all blocks."""
     size, letter = of.dtype.itemsize, partial(named, of.dtype)
     zero, one = of.dtype.type(0), of.dtype.type(1)
-    rows = Varied(of.rows, by_round=-BLOCK)
     count = Varied(of.many, by_round=-BLOCK, most=BLOCK)
-    diagonal = BLOCK * (work.apart + 1) * size
-    v = Varied(work.vectors, by_round=diagonal), work.apart
-    y = Varied(work.products, by_round=diagonal), work.apart
+    # Vectors begin in the first row, or on the diagonal.
+    down = 0 if of.backward else 1
+    rows = Varied(of.rows, by_round=-BLOCK)
+    if of.backward:
+        rows = Varied(BLOCK, by_round=BLOCK, most=of.rows)
+    v, y = (
+        (Varied(x, by_round=BLOCK * (work.apart + down) * size), work.apart)
+        for x in (work.vectors, work.products)
+    )
     source, stride = of.vectors
-    from_ = Varied(source, by_round=BLOCK * (stride + 1) * size), stride
+    from_ = Varied(source, by_round=BLOCK * (stride + down) * size), stride
+    square = Varied(work.vectors, by_round=BLOCK * (work.apart + 1) * size), work.apart
     t = Varied(work.triangles, by_round=BLOCK * BLOCK * size), BLOCK
     taus = Varied(of.taus, by_round=BLOCK * size)
     turned = *(v[0], from_[0], count, rows), work.apart, stride, size
+    zeros, order = ("L", "B") if of.backward else ("U", "F")
     calls = (
         RoutineCall("turned", turned)
         if of.across
-        else RoutineCall(letter("lacpy"), ("L", rows, count, *from_, *v)),
-        RoutineCall(letter("laset"), ("U", count, count, zero, one, *v)),
+        else RoutineCall(letter("lacpy"), ("A", rows, count, *from_, *v)),
+        RoutineCall(letter("laset"), (zeros, count, count, zero, one, *square)),
         RoutineCall(letter("laset"), ("A", BLOCK, BLOCK, zero, zero, *t)),
-        RoutineCall(letter("larft"), ("F", "C", rows, count, *v, taus, *t)),
+        RoutineCall(letter("larft"), (order, "C", rows, count, *v, taus, *t)),
         RoutineCall(
             letter("gemm"), ("N", "N", rows, count, count, one, *v, *t, zero, *y)
         ),
@@ -133,8 +144,10 @@ def multiplied(
     work: Work,
     target: tuple[At, int],
     of_ones: bool = False,
+    backward: bool = False,
 ) -> Rounds:
-    """Columns multiplied with blocks of reflections from the last to the first.
+    """Columns multiplied with blocks of reflections from the last to the first, or
+    `backward`.
 
     sizes: rows of the first one, how many, and columns.
     of_ones: whether the columns are those of ones on a diagonal, of which the last
@@ -143,11 +156,13 @@ def multiplied(
     (m, k, columns), size, letter = sizes, dtype.itemsize, partial(named, dtype)
     zero, one, last = dtype.type(0), dtype.type(1), number(_last, (k,))
     blocks, parts = blocks_of(k, BLOCK), blocks_of(columns, TOGETHER)
-    rows = Varied(m - last, by_round=BLOCK)
-    count = Varied(k - last, by_round=BLOCK, most=BLOCK)
-    diagonal = (work.apart + 1) * size
+    rows, count = Varied(m - last, BLOCK), Varied(k - last, BLOCK, most=BLOCK)
+    if backward:
+        rows, count = Varied(BLOCK, BLOCK, most=m), Varied(k, -BLOCK, most=BLOCK)
+    down, turn, last = (0, 1, 0) if backward else (1, -1, last)
+    diagonal = (work.apart + down) * size
     v, y = (
-        (Varied(x.plus(last * diagonal), by_round=-BLOCK * diagonal), work.apart)
+        (Varied(x.plus(last * diagonal), turn * BLOCK * diagonal), work.apart)
         for x in (work.vectors, work.products)
     )
     # From the last columns on: with ones, they take longest.
@@ -155,7 +170,8 @@ def multiplied(
     some = Varied(columns - begun, 0, TOGETHER, TOGETHER)
     place, apart = target
     first = place.plus((last + begun * apart) * size)
-    c = Varied(first, -BLOCK * size, -TOGETHER * apart * size), apart
+    by_round, by_part = -BLOCK * size * down, -TOGETHER * apart * size
+    c = Varied(first, by_round, by_part), apart
     inside = Varied(work.own, by_part=BLOCK * TOGETHER * size), BLOCK
     calls = (
         RoutineCall(

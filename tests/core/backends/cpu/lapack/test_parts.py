@@ -100,7 +100,7 @@ def test_qr_is_as_good_as_scipys(shape: Any, dtype: str) -> None:
 @pytest.mark.parametrize("uplo", ["L", "U"])
 def test_eigenvectors_are_as_good_as_scipys(uplo: str, dtype: str) -> None:
     """One triangle is read: the other one may hold anything."""
-    n = 150
+    n = 200
     other = np.triu(np.full((n, n), np.nan), 1)
     other = other if uplo == "L" else other.T
     f = td.jit(lambda a: tnp.linalg.eigh(a, uplo, symmetrize_input=False))
@@ -160,7 +160,7 @@ def threads_come_back() -> Iterator[None]:
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_bits_do_not_depend_on_threads(dtype: str, threads_come_back: Any) -> None:
     """Nor on whether a program is compiled, nor on the rest of a batch."""
-    a = rng.normal(size=(150, 270)).astype(dtype)
+    a = rng.normal(size=(200, 270)).astype(dtype)
     square, f, many = definite(a), td.jit(factors), td.jit(td.vmap(factors))
     batch = np.stack([a + 1, a]), np.stack([square + 1, square])
     wanted = None
