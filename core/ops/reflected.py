@@ -103,7 +103,8 @@ def steps(
 
 
 def _prepared(of: Reflections, work: Work) -> Rounds:
-    """V and Y of all blocks."""
+    """V and Y of all blocks, one after the other: beside each other, these many small
+    calls would wait for OpenBLAS's memory."""
     size, letter = of.dtype.itemsize, partial(named, of.dtype)
     zero, one = of.dtype.type(0), of.dtype.type(1)
     count = Varied(of.many, by_round=-BLOCK, most=BLOCK)
