@@ -20,54 +20,24 @@ them.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
+from treadle.backends.cpu.conv.row_lanes import Groups, Lanes, Row, Vectors
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.pairs import (
-    rounded_by_instruction,
-    rounded_by_model,
-    widened,
-)
-from treadle.backends.cpu.gemm.parts import offset
-from treadle.backends.cpu.gemm.tile import (
-    Machine,
-    Stored,
-    as_stored,
-    lane_mask,
-    masked_load,
-    masked_store,
-)
+from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.backends.cpu.gemm.tile import Machine, lane_mask
+from treadle.dims import one, settled
 from treadle.dtypes import bfloat16
-from treadle.kernels.convolve import ConvSpec
+from treadle.kernels.convolve import FLAT, ConvSpec
 
 OUTPUTS = 8
 """Of a tile: pixels beside each other serve several."""
 
 _LENGTHS = range(3, 8)
+_GROUP_LENGTHS = range(1, 8)
 _STRIDES = 1, 2
+_CODE = 8  # more than both
 _TURN = 4  # outputs that the gradient by the filter adds at once
-_CACHE_LINE = 64
-
-
-class Row(NamedTuple):
-    """A row of taps: how many, and how far apart the pixels are that one of them meets
-    in two outputs side by side."""
-
-    taps: int
-    stride: int
-
-    def pixels(self, outputs: int) -> int:
-        return (outputs - 1) * self.stride + self.taps
-
-    def new(self, outputs: int) -> range:
-        """The pixels that some outputs meet, and none before them."""
-        return range(self.taps - self.stride, self.pixels(outputs))
-
-    def met(self, pixel: int, outputs: int) -> list[tuple[int, int]]:
-        """The outputs that a pixel is for, and the tap of each."""
-        taps = ((j, pixel - j * self.stride) for j in range(outputs))
-        return [(j, tap) for j, tap in taps if 0 <= tap < self.taps]
+_MOST_AT_ONCE = 8  # channels of a group
 
 
 def row_of(spec: ConvSpec) -> Row | None:
@@ -82,136 +52,69 @@ def row_of(spec: ConvSpec) -> Row | None:
     return Row(x.taps, x.stride)
 
 
-class _Vectors:
-    """Some vectors of channels, from one on."""
-
-    def __init__(
-        self, b: Builder, machine: Machine, channel: str, count: int, mask: str | None
-    ) -> None:
-        self.b, self.machine, self.mask = b, machine, mask
-        self.count, self.type = count, machine.vector
-        self.sums = replace(machine, halves=False, short=False)
-        self.in_turns = machine.halves and count > 1
-        kinds = {machine.operand, machine.result, self.sums.result}
-        self.skipped = {
-            kind: b.op(f"mul i64 {channel}, {kind.itemsize}")
-            for kind in sorted(kinds, reverse=True)
-        }
-        self.fma = f"@llvm.fmuladd.{machine.suffix}"
-        b.declare(f"{self.type} {self.fma}({', '.join([self.type] * 3)})")
-
-    def at(self, base: str, kind: Stored) -> list[str]:
-        """Their addresses, of those of a pixel."""
-        place = self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped[kind]}")
-        lanes = self.machine.tile.lanes
-        return [
-            place if v == 0 else offset(self.b, kind, place, str(v * lanes), "1")
-            for v in range(self.count)
-        ]
-
-    def load(self, base: str) -> list[str]:
-        """Operands."""
-        b, machine, lanes = self.b, self.machine, self.machine.tile.lanes
-        places = self.at(base, machine.operand)
-        if self.in_turns:
-            return self._halves_of_words(places[0])
-        if self.mask is not None:
-            found = [
-                masked_load(b, machine, a, self.mask, machine.operand) for a in places
-            ]
-        else:
-            kind, how = machine.operand.scalar, f"align {machine.operand.itemsize}"
-            found = [b.op(f"load <{lanes} x {kind}>, ptr {a}, {how}") for a in places]
-        return [widened(b, x, lanes) for x in found] if machine.halves else found
-
-    def _halves_of_words(self, place: str) -> list[str]:
-        b, lanes = self.b, self.machine.tile.lanes
-        words = f"<{lanes} x i32>"
-        both = b.op(f"load {words}, ptr {place}, align 2")
-        found = []
-        for how, amount in (("shl", 16), ("and", -0x10000)):
-            amounts = ", ".join([f"i32 {amount}"] * lanes)
-            half = b.op(f"{how} {words} {both}, <{amounts}>")
-            found.append(b.op(f"bitcast {words} {half} to {self.type}"))
-        return found
-
-    def store(self, values: Sequence[str], base: str) -> None:
-        """Results."""
-        machine = self.machine
-        places = self.at(base, machine.result)
-        if self.in_turns and machine.short:
-            self._store_words(values, places[0])
-        else:
-            self._store(self._in_order(values), places, machine)
-
-    def add_to(self, base: str, values: Sequence[str]) -> None:
-        """Adds to the sums in memory."""
-        b, machine = self.b, self.sums
-        places, totals = self.at(base, machine.result), []
-        for place, value in zip(places, self._in_order(values), strict=True):
-            if self.mask is not None:
-                old = masked_load(b, machine, place, self.mask)
-            else:
-                old = b.op(f"load {self.type}, ptr {place}, align {machine.itemsize}")
-            totals.append(b.op(f"fadd {self.type} {old}, {value}"))
-        self._store(totals, places, machine)
-
-    def _store(
-        self, values: Sequence[str], places: Sequence[str], machine: Machine
-    ) -> None:
-        for value, place in zip(values, places, strict=True):
-            if self.mask is not None:
-                masked_store(self.b, machine, value, place, self.mask)
-            else:
-                result, align = as_stored(self.b, machine, value), machine.result
-                self.b(f"store {result}, ptr {place}, align {align.itemsize}")
-
-    def _in_order(self, values: Sequence[str]) -> Sequence[str]:
-        if not self.in_turns:
-            return values
-        lanes = self.machine.tile.lanes
-        both = ", ".join(f"{self.type} {x}" for x in values)
-        picks = [i + half for i in range(lanes) for half in (0, lanes)]
-        return [
-            self._picked(both, picks[start : start + lanes]) for start in (0, lanes)
-        ]
-
-    def _picked(self, vectors: str, picks: Sequence[int]) -> str:
-        numbers = ", ".join(f"i32 {i}" for i in picks)
-        return self.b.op(f"shufflevector {vectors}, <{len(picks)} x i32> <{numbers}>")
-
-    def _store_words(self, values: Sequence[str], place: str) -> None:
-        lanes = self.machine.tile.lanes
-        both = ", ".join(f"{self.type} {x}" for x in values)
-        both = self._picked(both, range(2 * lanes))
-        by = rounded_by_instruction if self.machine.assembly else rounded_by_model
-        words = f"<{2 * lanes} x i16>"
-        both = f"{words} {by(self.b, both, 2 * lanes)}, {words} poison"
-        picks = [i + half for i in range(lanes) for half in (0, lanes)]
-        self.b(f"store {words} {self._picked(both, picks)}, ptr {place}, align 2")
-
-    def add(self, sums: list[str], first: int, x: list[str], y: list[str]) -> None:
-        """Adds products to the sums number `first` and the next ones."""
-        for v in range(self.count):
-            total = sums[first + v]
-            text = ", ".join(f"{self.type} {a}" for a in (x[v], y[v], total))
-            sums[first + v] = self.b.op(f"call {self.type} {self.fma}({text})")
-
-    def ask(self, base: str) -> None:
-        """For what lies `below` an address, for the first of every cache line, to be in
-        the L2 cache."""
-        b, machine = self.b, self.machine
-        b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        base = b.op(f"getelementptr i8, ptr {base}, i64 %below")
-        kind = machine.operand
-        each = max(1, _CACHE_LINE // (machine.tile.lanes * kind.itemsize))
-        for address in self.at(base, kind)[::each]:
-            b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
+def row_of_groups(spec: ConvSpec, tile: Tile) -> Row | None:
+    """The row of taps of a convolution of groups of few channels, and of as many
+    features; None of others. They are added up in another order, so that for open sizes
+    it is a question like one of a user."""
+    if spec.half is not None or one(spec.groups) or spec.z != FLAT:
+        return None
+    x, y = spec.x, spec.y
+    columns = spec.input.column, spec.filter.column, spec.output.column
+    sizes = spec.channels, spec.features, spec.groups, x.taps, x.stride
+    steps = x.dilation, x.in_dilation, y.in_dilation
+    code = settled(_coded, (tile.lanes, *sizes, *steps, *columns))
+    each, rest = divmod(code, _CODE**2)
+    return Row(*divmod(rest, _CODE), each) if code else None
 
 
-def _vectors(machine: Machine, registers: int) -> int:
+def _coded(
+    lanes: int,
+    channels: int,
+    features: int,
+    groups: int,
+    taps: int,
+    stride: int,
+    *ones: int,
+) -> int:
+    """Channels of a group, taps and stride as one number; or 0."""
+    each = channels // max(1, groups)
+    if features != channels or not 1 < each <= lanes or each & (each - 1):
+        return 0
+    if taps not in _GROUP_LENGTHS or stride not in _STRIDES or set(ones) != {1}:
+        return 0
+    return (each * _CODE + taps) * _CODE + stride
+
+
+def _vectors(machine: Machine, row: Row, registers: int) -> int:
     """How many vectors at once have room, if one takes so many registers."""
+    if row.each > 1:
+        return 1
     return 2 if 2 * registers + 2 <= machine.tile.rows * machine.tile.vectors else 1
+
+
+def _lanes(
+    b: Builder,
+    machine: Machine,
+    row: Row,
+    where: tuple[str, int, str | None],
+    others: int,
+) -> list[Lanes]:
+    """What is multiplied one behind the other: of groups some channels at a time, as
+    many as have room for a vector for each tap, beside so many others.
+
+    where: the first channel, how many vectors, and the mask of one that is not whole.
+    """
+    vectors = Vectors(b, machine, *where)
+    if row.each == 1:
+        return [vectors]
+    tile = machine.tile
+    room = tile.rows * tile.vectors + tile.vectors - others
+    at_once = min(row.each, _MOST_AT_ONCE, max(1, room // (row.taps + 1)))
+    at_once = 1 << (at_once.bit_length() - 1)
+    return [
+        Groups(vectors, row.each, range(c, c + at_once), "%apart")
+        for c in range(0, row.each, at_once)
+    ]
 
 
 def _each(b: Builder, machine: Machine, count: int) -> list[tuple[str, str, int]]:
@@ -241,29 +144,34 @@ def emit_row_tile(
         place = b.op("load i64, ptr %places, align 8")
         table = b.op(f"getelementptr i8, ptr %table, i64 {place}")
         rows = b.op(f"udiv i64 %count, {row.taps}")
-        first, second = (
-            b.op(f"load i64, ptr {slot}, align 8")
-            for slot in (
-                b.op(f"getelementptr i64, ptr %steps, i64 {i}") for i in (1, 3)
-            )
-        )
-        step = b.op(f"sub i64 {second}, {first}")
-        shared = table, rows, step
-        count = _vectors(machine, outputs + row.taps)
+        shared = table, rows, _step(b, row)
+        count = _vectors(machine, row, outputs + row.taps)
         loops = _each(b, machine, count)
         for start, stop, vectors in loops:
             width = str(vectors * machine.tile.lanes)
             with b.loop(start, stop, width) as c:
-                channels = _Vectors(b, machine, c, vectors, None)
+                lanes = _lanes(b, machine, row, (c, vectors, None), outputs)
                 if outputs > 1:
-                    _ask_ahead(b, channels, row, outputs, shared)
-                _outputs(b, channels, row, outputs, shared)
+                    _ask_ahead(b, lanes[0], row, outputs, shared)
+                _outputs(b, lanes, row, outputs, shared)
         stop = loops[-1][1]
         left = b.op(f"sub i64 %c1, {stop}")
         with b.when(b.op(f"icmp sgt i64 {left}, 0")):
-            mask = lane_mask(b, machine, left)
-            _outputs(b, _Vectors(b, machine, stop, 1, mask), row, outputs, shared)
+            where = stop, 1, lane_mask(b, machine, left)
+            lanes = _lanes(b, machine, row, where, outputs)
+            _outputs(b, lanes, row, outputs, shared)
         b("ret void")
+
+
+def _step(b: Builder, row: Row) -> str:
+    """Bytes from the factors of a tap to those of the next one in its row."""
+    if row.taps == 1:
+        return "0"
+    first, second = (
+        b.op(f"load i64, ptr {slot}, align 8")
+        for slot in (b.op(f"getelementptr i64, ptr %steps, i64 {i}") for i in (1, 3))
+    )
+    return b.op(f"sub i64 {second}, {first}")
 
 
 def _line(b: Builder, table: str, taps: str) -> tuple[str, str]:
@@ -276,33 +184,37 @@ def _line(b: Builder, table: str, taps: str) -> tuple[str, str]:
 
 
 def _outputs(
-    b: Builder, channels: _Vectors, row: Row, outputs: int, shared: tuple[str, str, str]
+    b: Builder,
+    lanes: Sequence[Lanes],
+    row: Row,
+    outputs: int,
+    shared: tuple[str, str, str],
 ) -> None:
     table, rows, step = shared
-    zeros = [(channels.type, "zeroinitializer")] * (outputs * channels.count)
+    n = lanes[0].outputs
+    zeros = [(lanes[0].type, "zeroinitializer")] * (outputs * n)
     with b.carrying("0", rows, "1", zeros) as turn:
         line, at = _line(b, table, b.op(f"mul i64 {turn.index}, {row.taps}"))
-        factors = []
-        factor = b.op(f"getelementptr i8, ptr %factors, i64 {at}")
-        for tap in range(row.taps):
-            if tap:
-                factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
-            factors.append(channels.load(factor))
+        first = b.op(f"getelementptr i8, ptr %factors, i64 {at}")
         sums = list(turn.values)
-        for p in range(row.pixels(outputs)):
-            pixel = channels.load(_pixel(b, line, p))
-            for j, tap in row.met(p, outputs):
-                channels.add(sums, j * channels.count, pixel, factors[tap])
+        for some in lanes:
+            factors, factor = [some.factors(first)], first
+            for _ in range(1, row.taps):
+                factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
+                factors.append(some.factors(factor))
+            for p in range(row.pixels(outputs)):
+                pixel = some.pixel(_pixel(b, line, p))
+                for j, tap in row.met(p, outputs):
+                    some.add(sums, j, pixel, factors[tap])
         turn.next = sums
     for j in range(outputs):
         target = b.op(f"mul i64 {j}, %out_row")
         target = b.op(f"getelementptr i8, ptr %out, i64 {target}")
-        first = j * channels.count
-        channels.store(turn.values[first : first + channels.count], target)
+        lanes[0].store(turn.values[j * n : j * n + n], target)
 
 
 def _ask_ahead(
-    b: Builder, channels: _Vectors, row: Row, outputs: int, shared: tuple[str, str, str]
+    b: Builder, lanes: Lanes, row: Row, outputs: int, shared: tuple[str, str, str]
 ) -> None:
     """Asks for what the row of outputs below meets, in rows and columns that are new to
     it: of the next tile it would be too late, for what comes from memory."""
@@ -315,7 +227,7 @@ def _ask_ahead(
         )
         line, _ = _line(b, table, b.op(f"mul i64 {number}, {row.taps}"))
         for p in row.new(outputs):
-            channels.ask(_pixel(b, line, p))
+            lanes.ask(_pixel(b, line, p))
 
 
 ROW_SUMS = (
@@ -330,22 +242,24 @@ def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
     table, and whose gradients are `pixel` bytes apart. below: how many bytes from
     pixels to those to be asked for, or 0."""
     with b.function(f"define internal void @row_sums({ROW_SUMS})"):
-        count = _vectors(machine, row.taps + _TURN)
+        count = _vectors(machine, row, row.taps + _TURN)
         loops = _each(b, machine, count)
         for start, stop, vectors in loops:
             width = str(vectors * machine.tile.lanes)
             with b.loop(start, stop, width) as c:
-                _taps(b, _Vectors(b, machine, c, vectors, None), row)
+                for some in _lanes(b, machine, row, (c, vectors, None), _TURN):
+                    _taps(b, some, row)
         stop = loops[-1][1]
         left = b.op(f"sub i64 %c1, {stop}")
         with b.when(b.op(f"icmp sgt i64 {left}, 0")):
-            mask = lane_mask(b, machine, left)
-            _taps(b, _Vectors(b, machine, stop, 1, mask), row)
+            where = stop, 1, lane_mask(b, machine, left)
+            for some in _lanes(b, machine, row, where, _TURN):
+                _taps(b, some, row)
         b("ret void")
 
 
-def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
-    zeros = [(channels.type, "zeroinitializer")] * (row.taps * channels.count)
+def _taps(b: Builder, lanes: Lanes, row: Row) -> None:
+    zeros = [(lanes.type, "zeroinitializer")] * (row.taps * lanes.taps)
     whole = b.op(f"and i64 %columns, {-_TURN}")
     asks = b.op("icmp ne i64 %below, 0")
     width = b.op("mul i64 %columns, %pixel")
@@ -357,7 +271,7 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
         gradients = b.op(f"getelementptr i8, ptr %gradients, i64 {gradients}")
         sums = list(lines.values)
         for start, stop, several in (("0", whole, _TURN), (whole, "%columns", 1)):
-            first = [(channels.type, s) for s in sums]
+            first = [(lanes.type, s) for s in sums]
             with b.carrying(start, stop, str(several), first) as turn:
                 place = b.op(f"mul i64 {turn.index}, {row.stride}")
                 place = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
@@ -365,23 +279,22 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
                 given = b.op(f"getelementptr i8, ptr {gradients}, i64 {given}")
                 with b.when(asks):
                     for p in row.new(several):
-                        channels.ask(_pixel(b, place, p))
+                        lanes.ask(_pixel(b, place, p))
                 turn.next = _products(
-                    b, channels, row, several, (place, given), turn.values
+                    b, lanes, row, several, (place, given), turn.values
                 )
             sums = list(turn.values)
         lines.next = sums
+    n, rows = lanes.taps, row.each
     for tap in range(row.taps):
-        target = b.op(f"mul i64 {tap}, %apart")
+        target = b.op(f"mul i64 {tap * rows}, %apart")
         target = b.op(f"getelementptr i8, ptr %sums, i64 {target}")
-        n = channels.count
-        mine = lines.values[tap * n : tap * n + n]
-        channels.add_to(target, mine)
+        lanes.add_to(target, lines.values[tap * n : tap * n + n])
 
 
 def _products(
     b: Builder,
-    channels: _Vectors,
+    lanes: Lanes,
     row: Row,
     outputs: int,
     places: tuple[str, str],
@@ -393,10 +306,10 @@ def _products(
     for j in range(outputs):
         if j:
             given = b.op(f"getelementptr i8, ptr {given}, i64 %pixel")
-        gradients.append(channels.load(given))
+        gradients.append(lanes.gradients(given))
     found = list(sums)
     for p in range(row.pixels(outputs)):
-        pixel = channels.load(_pixel(b, place, p))
+        pixel = lanes.pixel(_pixel(b, place, p))
         for j, tap in row.met(p, outputs):
-            channels.add(found, tap * channels.count, pixel, gradients[j])
+            lanes.add_turn(found, tap, pixel, gradients[j])
     return found
