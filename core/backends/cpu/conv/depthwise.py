@@ -40,7 +40,7 @@ from treadle.backends.cpu.conv.depthwise_rows import (
 )
 from treadle.backends.cpu.conv.depthwise_table import emit_met, emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
-from treadle.backends.cpu.conv.row_lanes import Row
+from treadle.backends.cpu.conv.row_lanes import Row, emit_turns
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, Word
 from treadle.backends.cpu.gemm.kernel import machine_for, tile
@@ -109,6 +109,7 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
     names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, most + 1))
     b.lines.append(f"@tiles = internal constant [{most} x ptr] [{names}]")
     if row is not None:
+        emit_turns(b, machine, row)
         emit_row_sums(b, machine, row)
     emit_steps(b, machine)
     emit_table(b, machine)

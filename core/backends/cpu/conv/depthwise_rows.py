@@ -36,8 +36,8 @@ _LENGTHS = range(3, 8)
 _GROUP_LENGTHS = range(1, 8)
 _STRIDES = 1, 2
 _CODE = 8  # more than both
+_PRODUCTS = 4  # at least, in turns of the loop over channels of a group, or one tap's
 _TURN = 4  # outputs that the gradient by the filter adds at once
-_MOST_AT_ONCE = 8  # channels of a group
 
 
 def row_of(spec: ConvSpec) -> Row | None:
@@ -92,29 +92,13 @@ def _vectors(machine: Machine, row: Row, registers: int) -> int:
     return 2 if 2 * registers + 2 <= machine.tile.rows * machine.tile.vectors else 1
 
 
-def _lanes(
-    b: Builder,
-    machine: Machine,
-    row: Row,
-    where: tuple[str, int, str | None],
-    others: int,
-) -> list[Lanes]:
-    """What is multiplied one behind the other: of groups some channels at a time, as
-    many as have room for a vector for each tap, beside so many others.
-
-    where: the first channel, how many vectors, and the mask of one that is not whole.
-    """
-    vectors = Vectors(b, machine, *where)
-    if row.each == 1:
-        return [vectors]
+def _channels(machine: Machine, row: Row) -> int:
+    """How many channels of a group have room at once, with a sum for each tap and what
+    turns a pixel."""
     tile = machine.tile
-    room = tile.rows * tile.vectors + tile.vectors - others
-    at_once = min(row.each, _MOST_AT_ONCE, max(1, room // (row.taps + 1)))
-    at_once = 1 << (at_once.bit_length() - 1)
-    return [
-        Groups(vectors, row.each, range(c, c + at_once), "%apart")
-        for c in range(0, row.each, at_once)
-    ]
+    room = tile.rows * tile.vectors + tile.vectors - _TURN
+    most = max(1, room // (row.taps + 1))
+    return min(row.each, 1 << (most.bit_length() - 1))
 
 
 def _each(b: Builder, machine: Machine, count: int) -> list[tuple[str, str, int]]:
@@ -150,16 +134,15 @@ def emit_row_tile(
         for start, stop, vectors in loops:
             width = str(vectors * machine.tile.lanes)
             with b.loop(start, stop, width) as c:
-                lanes = _lanes(b, machine, row, (c, vectors, None), outputs)
+                channels = Vectors(b, machine, c, vectors, None)
                 if outputs > 1:
-                    _ask_ahead(b, lanes[0], row, outputs, shared)
-                _outputs(b, lanes, row, outputs, shared)
+                    _ask_ahead(b, channels, row, outputs, shared)
+                _outputs(b, channels, row, outputs, shared)
         stop = loops[-1][1]
         left = b.op(f"sub i64 %c1, {stop}")
         with b.when(b.op(f"icmp sgt i64 {left}, 0")):
-            where = stop, 1, lane_mask(b, machine, left)
-            lanes = _lanes(b, machine, row, where, outputs)
-            _outputs(b, lanes, row, outputs, shared)
+            mask = lane_mask(b, machine, left)
+            _outputs(b, Vectors(b, machine, stop, 1, mask), row, outputs, shared)
         b("ret void")
 
 
@@ -185,32 +168,64 @@ def _line(b: Builder, table: str, taps: str) -> tuple[str, str]:
 
 def _outputs(
     b: Builder,
-    lanes: Sequence[Lanes],
+    channels: Vectors,
     row: Row,
     outputs: int,
     shared: tuple[str, str, str],
 ) -> None:
     table, rows, step = shared
-    n = lanes[0].outputs
-    zeros = [(lanes[0].type, "zeroinitializer")] * (outputs * n)
+    n = channels.outputs
+    zeros = [(channels.type, "zeroinitializer")] * (outputs * n)
     with b.carrying("0", rows, "1", zeros) as turn:
         line, at = _line(b, table, b.op(f"mul i64 {turn.index}, {row.taps}"))
         first = b.op(f"getelementptr i8, ptr %factors, i64 {at}")
-        sums = list(turn.values)
-        for some in lanes:
-            factors, factor = [some.factors(first)], first
-            for _ in range(1, row.taps):
-                factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
-                factors.append(some.factors(factor))
-            for p in range(row.pixels(outputs)):
-                pixel = some.pixel(_pixel(b, line, p))
-                for j, tap in row.met(p, outputs):
-                    some.add(sums, j, pixel, factors[tap])
-        turn.next = sums
+        if row.each == 1:
+            lanes: Lanes = channels
+            given = (lanes, row, outputs, line, (first, step))
+            turn.next = _row_of_outputs(b, *given, turn.values)
+        else:
+            sums = [(channels.type, value) for value in turn.values]
+            several = min(row.each, 1 << (_PRODUCTS // row.taps).bit_length() >> 1)
+            with b.carrying("0", str(row.each), str(several), sums) as each:
+                found = list(each.values)
+                for i in range(several):
+                    channel = b.op(f"add i64 {each.index}, {i}")
+                    lanes = Groups(channels, row.each, channel, 1)
+                    given = (lanes, row, outputs, line, (first, step))
+                    found = _row_of_outputs(b, *given, found)
+                each.next = found
+            turn.next = list(each.values)
     for j in range(outputs):
         target = b.op(f"mul i64 {j}, %out_row")
         target = b.op(f"getelementptr i8, ptr %out, i64 {target}")
-        lanes[0].store(turn.values[j * n : j * n + n], target)
+        channels.store(turn.values[j * n : j * n + n], target)
+
+
+def _row_of_outputs(
+    b: Builder,
+    lanes: Lanes,
+    row: Row,
+    outputs: int,
+    line: str,
+    given: tuple[str, str],
+    sums: Sequence[str],
+) -> list[str]:
+    """The sums, with what a row of taps gives.
+
+    given: the factors of the first tap, and the step to the next one's.
+    """
+    factor, step = given
+    factors = [lanes.factors(factor)]
+    for _ in range(1, row.taps):
+        factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
+        factors.append(lanes.factors(factor))
+    found = list(sums)
+    pixels = [lanes.pixel(_pixel(b, line, p)) for p in range(row.pixels(outputs))]
+    for tap in range(row.taps):
+        # Between two products for an output there are those for all others.
+        for j in range(outputs):
+            lanes.add(found, j, pixels[j * row.stride + tap], factors[tap])
+    return found
 
 
 def _ask_ahead(
@@ -247,15 +262,23 @@ def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
         for start, stop, vectors in loops:
             width = str(vectors * machine.tile.lanes)
             with b.loop(start, stop, width) as c:
-                for some in _lanes(b, machine, row, (c, vectors, None), _TURN):
-                    _taps(b, some, row)
+                _all_taps(b, Vectors(b, machine, c, vectors, None), row)
         stop = loops[-1][1]
         left = b.op(f"sub i64 %c1, {stop}")
         with b.when(b.op(f"icmp sgt i64 {left}, 0")):
-            where = stop, 1, lane_mask(b, machine, left)
-            for some in _lanes(b, machine, row, where, _TURN):
-                _taps(b, some, row)
+            mask = lane_mask(b, machine, left)
+            _all_taps(b, Vectors(b, machine, stop, 1, mask), row)
         b("ret void")
+
+
+def _all_taps(b: Builder, channels: Vectors, row: Row) -> None:
+    """Of groups, for some channels of each at a time."""
+    if row.each == 1:
+        _taps(b, channels, row)
+        return
+    several = _channels(channels.machine, row)
+    with b.loop("0", str(row.each), str(several)) as c:
+        _taps(b, Groups(channels, row.each, c, several), row)
 
 
 def _taps(b: Builder, lanes: Lanes, row: Row) -> None:

@@ -27,6 +27,7 @@ from treadle.backends.cpu.gemm.tile import (
     as_stored,
     masked_load,
     masked_store,
+    splat,
 )
 
 _CACHE_LINE = 64
@@ -230,42 +231,43 @@ class Vectors:
 
 class Groups:
     """Those of groups of few channels: one vector of features, and so many channels of
-    each of its groups, from one on.
+    each of its groups, from one on. `%apart` is how many bytes lie between the factors,
+    or the sums, of two channels of a group."""
 
-    apart: bytes between the factors, or the sums, of two channels of a group.
-    """
-
-    def __init__(
-        self, vectors: Vectors, each: int, channels: range, apart: str
-    ) -> None:
-        self.b, self.vectors, self.each = vectors.b, vectors, each
-        self.channels, self.apart, self.type = channels, apart, vectors.type
-        self.outputs, self.taps = 1, len(channels)
+    def __init__(self, vectors: Vectors, each: int, channel: str, count: int) -> None:
+        b, machine = vectors.b, vectors.machine
+        self.b, self.vectors, self.type = b, vectors, vectors.type
+        self.outputs, self.taps = 1, count
+        self.whole = each == machine.tile.lanes
+        self.skipped = b.op(f"mul i64 {channel}, %apart")
+        self.first = b.op(f"mul i64 {channel}, {machine.itemsize}")
+        self.turns = []
+        if not self.whole:
+            words = _words(machine)
+            for i in range(count):
+                number = b.op(f"add i64 {channel}, {i}") if i else channel
+                place = b.op(f"getelementptr {words}, ptr @turns, i64 {number}")
+                self.turns.append(b.op(f"load {words}, ptr {place}, align 64"))
 
     def pixel(self, base: str) -> list[str]:
-        if self.each == self.vectors.machine.tile.lanes:
-            (place,) = self.vectors.at(base, self.vectors.machine.operand)
-            return [self._in_all_lanes(place, c) for c in self.channels]
-        (pixel,) = self.vectors.load(base)
-        return [self._turned(pixel, c) for c in self.channels]
-
-    def _turned(self, pixel: str, channel: int) -> str:
-        lanes, each = self.vectors.machine.tile.lanes, self.each
-        picks = [lane // each * each + channel for lane in range(lanes)]
-        return self.vectors.picked(f"{self.type} {pixel}, {self.type} poison", picks)
-
-    def _in_all_lanes(self, place: str, channel: int) -> str:
-        b, machine, vector = self.b, self.vectors.machine, self.type
-        place = offset(b, machine, place, str(channel), "1")
-        one = b.op(f"load {machine.scalar}, ptr {place}, align {machine.itemsize}")
-        one = b.op(f"insertelement {vector} poison, {machine.scalar} {one}, i64 0")
-        picks = [0] * machine.tile.lanes
-        return self.vectors.picked(f"{vector} {one}, {vector} poison", picks)
+        b, machine = self.b, self.vectors.machine
+        if not self.whole:
+            (pixel,) = self.vectors.load(base)
+            return [_turned(b, machine, pixel, turn) for turn in self.turns]
+        (place,) = self.vectors.at(base, machine.operand)
+        place, found = b.op(f"getelementptr i8, ptr {place}, i64 {self.first}"), []
+        for i in range(self.taps):
+            one = offset(b, machine, place, str(i), "1")
+            one = b.op(f"load {machine.scalar}, ptr {one}, align {machine.itemsize}")
+            found.append(splat(b, machine, one, machine.scalar))
+        return found
 
     def _each_of(self, base: str) -> list[str]:
         """The addresses of its channels' rows of features, of the first one's."""
-        skipped = [self.b.op(f"mul i64 {c}, {self.apart}") for c in self.channels]
-        return [self.b.op(f"getelementptr i8, ptr {base}, i64 {n}") for n in skipped]
+        places = [self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped}")]
+        for _ in range(1, self.taps):
+            places.append(self.b.op(f"getelementptr i8, ptr {places[-1]}, i64 %apart"))
+        return places
 
     def factors(self, base: str) -> list[str]:
         return [self.vectors.load(place)[0] for place in self._each_of(base)]
@@ -291,3 +293,40 @@ class Groups:
 
     def ask(self, base: str) -> None:
         self.vectors.ask(base)
+
+
+_TURNS = {"avx512": "avx512.permvar.sf.512", "avx2": "avx2.permps"}
+"""The instructions that turn words of 4 bytes, as other words say."""
+
+
+def turns(assembly: str) -> bool:
+    """Whether a machine turns vectors so."""
+    return assembly in _TURNS
+
+
+def emit_turns(b: Builder, machine: Machine, row: Row) -> None:
+    """Defines ``turns``: of each channel of a group, which words of a vector it has in
+    the lanes of its group's features."""
+    lanes, each, size = machine.tile.lanes, row.each, machine.itemsize // 4
+    words, vectors = _words(machine), []
+    for channel in range(each):
+        picks = [lane // each * each + channel for lane in range(lanes)]
+        numbers = [pick * size + i for pick in picks for i in range(size)]
+        vectors.append(f"{words} <{', '.join(f'i32 {n}' for n in numbers)}>")
+    values = f"[{each} x {words}] [{', '.join(vectors)}]"
+    b.lines.append(f"@turns = internal constant {values}, align 64")
+
+
+def _words(machine: Machine) -> str:
+    return f"<{machine.tile.lanes * machine.itemsize // 4} x i32>"
+
+
+def _turned(b: Builder, machine: Machine, vector: str, words: str) -> str:
+    """A vector, turned as words say."""
+    kind, given = machine.vector, _words(machine)
+    floats = given.replace("i32", "float")
+    name = f"@llvm.x86.{_TURNS[machine.assembly]}"
+    b.declare(f"{floats} {name}({floats}, {given})")
+    vector = b.op(f"bitcast {kind} {vector} to {floats}")
+    vector = b.op(f"call {floats} {name}({floats} {vector}, {given} {words})")
+    return b.op(f"bitcast {floats} {vector} to {kind}")
