@@ -15,7 +15,6 @@ from treadle.backends.cpu.conv import (
 )
 from treadle.backends.cpu.conv.depthwise_rows import row_of_groups
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile
-from treadle.backends.cpu.gemm.kernel import tile
 from treadle.backends.cpu.run.native import Source
 from treadle.kernels.convolve import ConvSpec
 
@@ -27,7 +26,7 @@ def schedule(
 
     tile: of what is summed.
     """
-    if spec.depthwise or row_of_groups(spec, tile) is not None:
+    if spec.depthwise or row_of_groups(spec) is not None:
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
     if on_tiles_schedule.takes(spec, filter_gradient):
         speed = kernel.unit().speed
@@ -46,7 +45,7 @@ def schedule(
 def own_source(spec: ConvSpec, filter_gradient: bool) -> Source | None:
     """The module that has the kernel of one of half floats, or of groups of few
     channels; None of others."""
-    if spec.depthwise or row_of_groups(spec, tile(spec.sums)) is not None:
+    if spec.depthwise or row_of_groups(spec) is not None:
         return depthwise.source(spec)
     if spec.half is None:
         return None

@@ -43,7 +43,7 @@ from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.conv.row_lanes import Row, emit_turns
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, Word
-from treadle.backends.cpu.gemm.kernel import machine_for, tile
+from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
@@ -79,7 +79,7 @@ def source(spec: ConvSpec) -> Source:
     of taps if there is one, to be loaded."""
     operands, _, dtype = spec.dtypes
     unit = bfloat_unit() if operands == bfloat16 else ""
-    row = row_of(spec) if spec.depthwise else row_of_groups(spec, tile(spec.sums))
+    row = row_of(spec) if spec.depthwise else row_of_groups(spec)
     return _source(dtype, operands, unit, row)
 
 

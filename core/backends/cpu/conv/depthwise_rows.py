@@ -21,10 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.backends.cpu.conv.row_lanes import Groups, Lanes, Row, Vectors
+from treadle.backends.cpu.conv.row_lanes import (
+    Groups,
+    Lanes,
+    Row,
+    Vectors,
+    turns,
+)
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.tile import Machine, lane_mask
+from treadle.backends.cpu.target import host
 from treadle.dims import one, settled
 from treadle.dtypes import bfloat16
 from treadle.kernels.convolve import FLAT, ConvSpec
@@ -52,23 +59,29 @@ def row_of(spec: ConvSpec) -> Row | None:
     return Row(x.taps, x.stride)
 
 
-def row_of_groups(spec: ConvSpec, tile: Tile) -> Row | None:
+def row_of_groups(spec: ConvSpec) -> Row | None:
     """The row of taps of a convolution of groups of few channels, and of as many
     features; None of others. They are added up in another order, so that for open sizes
     it is a question like one of a user."""
     if spec.half is not None or one(spec.groups) or spec.z != FLAT:
         return None
+    if spec.sums.kind != "f":
+        return None
+    machine = machine_for(spec.sums, host())
+    lanes = machine.tile.lanes
+    least = 2 if turns(machine.assembly) else lanes
     x, y = spec.x, spec.y
     columns = spec.input.column, spec.filter.column, spec.output.column
     sizes = spec.channels, spec.features, spec.groups, x.taps, x.stride
     steps = x.dilation, x.in_dilation, y.in_dilation
-    code = settled(_coded, (tile.lanes, *sizes, *steps, *columns))
+    code = settled(_coded, (least, lanes, *sizes, *steps, *columns))
     each, rest = divmod(code, _CODE**2)
     return Row(*divmod(rest, _CODE), each) if code else None
 
 
 def _coded(
-    lanes: int,
+    least: int,
+    most: int,
     channels: int,
     features: int,
     groups: int,
@@ -78,7 +91,7 @@ def _coded(
 ) -> int:
     """Channels of a group, taps and stride as one number; or 0."""
     each = channels // max(1, groups)
-    if features != channels or not 1 < each <= lanes or each & (each - 1):
+    if features != channels or not least <= each <= most or each & (each - 1):
         return 0
     if taps not in _GROUP_LENGTHS or stride not in _STRIDES or set(ones) != {1}:
         return 0
@@ -97,8 +110,12 @@ def _channels(machine: Machine, row: Row) -> int:
     turns a pixel."""
     tile = machine.tile
     room = tile.rows * tile.vectors + tile.vectors - _TURN
-    most = max(1, room // (row.taps + 1))
-    return min(row.each, 1 << (most.bit_length() - 1))
+    return _power_of_two(min(row.each, room // (row.taps + 1)))
+
+
+def _power_of_two(most: int) -> int:
+    """The largest of at most so many, and at least 1: it divides a group."""
+    return 1 << (max(1, most).bit_length() - 1)
 
 
 def _each(b: Builder, machine: Machine, count: int) -> list[tuple[str, str, int]]:
@@ -185,7 +202,7 @@ def _outputs(
             turn.next = _row_of_outputs(b, *given, turn.values)
         else:
             sums = [(channels.type, value) for value in turn.values]
-            several = min(row.each, 1 << (_PRODUCTS // row.taps).bit_length() >> 1)
+            several = _power_of_two(min(row.each, _PRODUCTS // row.taps))
             with b.carrying("0", str(row.each), str(several), sums) as each:
                 found = list(each.values)
                 for i in range(several):

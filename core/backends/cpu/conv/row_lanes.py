@@ -189,9 +189,7 @@ class Vectors:
         lanes = self.machine.tile.lanes
         both = ", ".join(f"{self.type} {x}" for x in values)
         picks = [i + half for i in range(lanes) for half in (0, lanes)]
-        return [
-            self.picked(both, picks[start : start + lanes]) for start in (0, lanes)
-        ]
+        return [self.picked(both, picks[start : start + lanes]) for start in (0, lanes)]
 
     def picked(self, vectors: str, picks: Sequence[int]) -> str:
         numbers = ", ".join(f"i32 {i}" for i in picks)
