@@ -1,4 +1,5 @@
-"""Depthwise convolutions whose taps of a row meet pixels side by side.
+"""Depthwise convolutions, and those of groups of few channels, whose taps of a row
+meet pixels side by side.
 
 Neighbouring outputs share most of what they meet. Of a row of taps, with a length and
 a stride that are written into the code, each pixel is loaded once for all of a tile's
@@ -9,7 +10,8 @@ outputs, and each factor once. The sums of `depthwise`, in the same order::
             load its factors                               load their gradients
             for each pixel: up to eight sums               for each pixel: a row's sums
 
-The second is the gradient by the filter: the sums of a row of taps.
+The second is the gradient by the filter: the sums of a row of taps. Groups of several
+channels are done so one after the other, of one vector of features (see `row_lanes`).
 
 Pixels and factors of bfloat16 become floats as they are loaded, once for all sums: of
 two vectors, one has the even channels and the other the odd ones, which are the halves
@@ -236,12 +238,18 @@ def _row_of_outputs(
     for _ in range(1, row.taps):
         factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
         factors.append(lanes.factors(factor))
-    found = list(sums)
-    pixels = [lanes.pixel(_pixel(b, line, p)) for p in range(row.pixels(outputs))]
+    found, pixels = list(sums), range(row.pixels(outputs))
+    if row.each == 1:
+        for p in pixels:
+            pixel = lanes.pixel(_pixel(b, line, p))
+            for j, tap in row.met(p, outputs):
+                lanes.add(found, j, pixel, factors[tap])
+        return found
+    # Of one vector there are so few sums that each waits for all others.
+    met = [lanes.pixel(_pixel(b, line, p)) for p in pixels]
     for tap in range(row.taps):
-        # Between two products for an output there are those for all others.
         for j in range(outputs):
-            lanes.add(found, j, pixels[j * row.stride + tap], factors[tap])
+            lanes.add(found, j, met[j * row.stride + tap], factors[tap])
     return found
 
 
