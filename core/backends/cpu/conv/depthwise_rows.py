@@ -46,7 +46,7 @@ _GROUP_LENGTHS = range(1, 8)
 _STRIDES = 1, 2
 _CODE = 8  # more than both
 _PRODUCTS = 4  # at least, in turns of the loop over channels of a group, or one tap's
-_TURN = 4  # outputs that the gradient by the filter adds at once
+_TURN = 4  # outputs that the gradient by the filter adds at once, or half as many
 
 
 def row_of(spec: ConvSpec) -> Row | None:
@@ -107,11 +107,19 @@ def _vectors(machine: Machine, row: Row, registers: int) -> int:
     return 2 if 2 * registers + 2 <= machine.tile.rows * machine.tile.vectors else 1
 
 
+def _turn(machine: Machine, row: Row) -> int:
+    """How many outputs the gradient by the filter adds at once: fewer, if there is room
+    then for two vectors. Sums of one are so few that each waits for its last product.
+    """
+    counts = [_vectors(machine, row, row.taps + n) for n in (_TURN, _TURN // 2)]
+    return _TURN // 2 if counts == [1, 2] else _TURN
+
+
 def _channels(machine: Machine, row: Row) -> int:
     """How many channels of a group have room at once, with a sum for each tap and what
     turns a pixel."""
     tile = machine.tile
-    room = tile.rows * tile.vectors + tile.vectors - _TURN
+    room = tile.rows * tile.vectors + tile.vectors - _turn(machine, row)
     return _power_of_two(min(row.each, room // (row.taps + 1)))
 
 
@@ -282,7 +290,7 @@ def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
     table, and whose gradients are `pixel` bytes apart. below: how many bytes from
     pixels to those to be asked for, or 0."""
     with b.function(f"define internal void @row_sums({ROW_SUMS})"):
-        count = _vectors(machine, row, row.taps + _TURN)
+        count = _vectors(machine, row, row.taps + _turn(machine, row))
         loops = _each(b, machine, count)
         for start, stop, vectors in loops:
             width = str(vectors * machine.tile.lanes)
@@ -308,7 +316,8 @@ def _all_taps(b: Builder, channels: Vectors, row: Row) -> None:
 
 def _taps(b: Builder, lanes: Lanes, row: Row) -> None:
     zeros = [(lanes.type, "zeroinitializer")] * (row.taps * lanes.taps)
-    whole = b.op(f"and i64 %columns, {-_TURN}")
+    outputs = _turn(lanes.machine, row)
+    whole = b.op(f"and i64 %columns, {-outputs}")
     asks = b.op("icmp ne i64 %below, 0")
     width = b.op("mul i64 %columns, %pixel")
     with b.carrying("0", "%rows", "1", zeros) as lines:
@@ -318,7 +327,7 @@ def _taps(b: Builder, lanes: Lanes, row: Row) -> None:
         gradients = b.op(f"mul i64 {lines.index}, {width}")
         gradients = b.op(f"getelementptr i8, ptr %gradients, i64 {gradients}")
         sums = list(lines.values)
-        for start, stop, several in (("0", whole, _TURN), (whole, "%columns", 1)):
+        for start, stop, several in (("0", whole, outputs), (whole, "%columns", 1)):
             first = [(lanes.type, s) for s in sums]
             with b.carrying(start, stop, str(several), first) as turn:
                 place = b.op(f"mul i64 {turn.index}, {row.stride}")

@@ -61,6 +61,7 @@ class Lanes(Protocol):
     tap.
     """
 
+    machine: Machine
     outputs: int
     taps: int
     type: str
@@ -235,6 +236,7 @@ class Groups:
     def __init__(self, vectors: Vectors, each: int, channel: str, count: int) -> None:
         b, machine = vectors.b, vectors.machine
         self.b, self.vectors, self.type = b, vectors, vectors.type
+        self.machine = machine
         self.outputs, self.taps = 1, count
         self.whole = each == machine.tile.lanes
         self.skipped = b.op(f"mul i64 {channel}, %apart")
@@ -248,7 +250,7 @@ class Groups:
                 self.turns.append(b.op(f"load {words}, ptr {place}, align 64"))
 
     def pixel(self, base: str) -> list[str]:
-        b, machine = self.b, self.vectors.machine
+        b, machine = self.b, self.machine
         if not self.whole:
             (pixel,) = self.vectors.load(base)
             return [_turned(b, machine, pixel, turn) for turn in self.turns]
