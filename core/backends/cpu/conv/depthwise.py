@@ -11,8 +11,8 @@ there are, and two loops are all that is needed::
             for each tap: up to four sums                      for each output: ... sums
 
 The second is the gradient by the filter. It adds to one of some partial sums, of which
-there are as many as the shape says; `sum_partials` adds them up. The outputs of a block
-follow each other in memory.
+there are as many as the shape says; `sum_partials` adds them up. The outputs of a line
+follow each other in memory. Groups of few channels are done so, too (`depthwise_rows`).
 """
 
 from __future__ import annotations
