@@ -109,9 +109,10 @@ def product_source(product: ProductKernel) -> native.Source:
         return bfloat.source(dtypes, _half_part(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
-    if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
-        return choice.source_of_halves(what, product.filter_gradient)
     if isinstance(what, ConvSpec):
+        own = choice.own_source(what, product.filter_gradient)
+        if own is not None:
+            return own
         sizes = what.y.taps, what.y.out, what.groups
         return gemm.source(what.dtype, _images(product.filter_gradient, *sizes))
     return gemm.source(what.dtype, _part(what))
