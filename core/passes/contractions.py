@@ -16,6 +16,7 @@ from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
 from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
+from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
@@ -355,13 +356,17 @@ def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
 
 def _may_merge(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     """Whether a reshape makes an axis of several, for some sizes. It does not if there
-    is one to cut, or if it leaves out the last axis of the parts of complex numbers."""
+    is one to cut, or if it leaves out the last axis of the parts of complex numbers or
+    those along which an index that is data has chosen one."""
     x, shape = eq.inputs[0], eq.outputs[0].type.shape
     sliced = makers.get(x)
     whole = makers.get(sliced.inputs[0]) if sliced and sliced.op is slice_ else None
     before = x.type.shape
     if whole and whole.op is parts and before[-1] == 1:
         before = before[:-1]
+    if sliced and sliced.op is dynamic_slice:
+        starts = zip(before, sliced.inputs[1:], strict=True)
+        before = (*(n for n, start in starts if type(start) is Lit or not one(n)),)
     return len(before) > 1 and not same_shape(before, shape)
 
 
