@@ -11,6 +11,7 @@ import numpy as np
 from treadle.ir.graph import Equation, Graph
 from treadle.passes.algebra import simplify
 from treadle.passes.blocks import lower_blocks
+from treadle.passes.borders import compute_in_blocks
 from treadle.passes.checks import lower_checks
 from treadle.passes.contractions import lower_contractions
 from treadle.passes.conversions import fuse_conversions
@@ -84,6 +85,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_integers, integers=target.integers),
         partial(fuse_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
+        compute_in_blocks,  # needs placed roundings; leaves pieces in `assemble`
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 
