@@ -49,8 +49,7 @@ class Stages(NamedTuple):
 
 def begin() -> None:
     """Readies the default device: for when the first program is about to be traced."""
-    with no_collection():  # a whole one fell into loading LLVM: a sixth of a first call
-        TARGETS[default().name].begin()
+    TARGETS[default().name].begin()
 
 
 def stages(
