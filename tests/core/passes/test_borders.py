@@ -63,6 +63,16 @@ def test_rolls_of_rolls_and_pieces_of_padded_arrays_are_not_made() -> None:
         assert found.count("assemble") == 1
 
 
+def test_pieces_may_be_every_other_row() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return tnp.concatenate([x[1::2], x[::2]], 0) - y
+
+    x, y = array(100, 100), array(100, 100, seed=1)
+    assert "concatenate" not in ops(f, x, y)
+    expected = np.concatenate([x[1::2], x[::2]]) - y
+    np.testing.assert_array_equal(td.jit(f)(x, y), expected)
+
+
 def test_what_is_read_as_a_whole_is_made_as_a_whole() -> None:
     x = array(100, 100)
     for f in (
@@ -70,6 +80,7 @@ def test_what_is_read_as_a_whole_is_made_as_a_whole() -> None:
         lambda x: tnp.roll(x, 1, 0),
         lambda x: (moved := tnp.roll(x, 1, 0), moved + x),
         lambda x: (tnp.roll(x, 1, 0) + x).T,
+        lambda x: ((moved := tnp.roll(x, 1, 0)).sum(1), moved + x),
     ):
         assert untouched(compute_in_blocks, f, x)
 
