@@ -25,6 +25,8 @@ from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions, shared
 from treadle.trace.lowering import Elementwise, Product
 
+_MOVES = frozenset([slice_, concatenate, pad])
+
 Box = tuple[tuple[int, int], ...]
 """From where to where along each axis."""
 
@@ -94,7 +96,7 @@ class _Borders(Rewriter):
         """Whether anything makes arrays of what is in memory, or a number."""
         self.moved = set()
         for eq in self.graph.equations:
-            if eq in barred or not self._is_fixed(eq):
+            if eq.op not in _MOVES or eq in barred or not self._is_fixed(eq):
                 continue
             maker = self.makers.get(eq.inputs[0]) if eq.inputs else None
             if (
@@ -326,4 +328,5 @@ def compute_in_blocks(graph: Graph) -> Graph:
     saves copies of them."""
     if not mentions(graph, {concatenate, pad}):
         return graph
-    return drop_dead(_Borders.apply(graph))
+    found = _Borders.apply(graph)
+    return graph if found is graph else drop_dead(found)
