@@ -78,8 +78,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
-        # needs placed roundings; leaves halves and float32 mixed in products
-        partial(fuse_conversions, multiplied=multiplied.matrices),
+        partial(fuse_conversions, multiplied=multiplied.matrices),  # needs roundings
         partial(fuse_integers, integers=target.integers),  # needs simplified casts
         partial(fuse_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?

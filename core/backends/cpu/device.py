@@ -58,7 +58,6 @@ from treadle.plan.steps import (
     Plan,
 )
 from treadle.plan.target import Strands, Work
-from treadle.run.collector import no_collection
 from treadle.trace.lowering import Lowering, Multiplied
 
 _supported = functools.cache(supported)
@@ -157,10 +156,9 @@ class CPUTarget:
         return strands_of(repeat, threads.num_threads())
 
     def begin(self) -> None:
-        with no_collection():  # one of all there is fell into loading LLVM
-            # Of kernels, hardly any program does without that of products.
-            products = gemm.source(np.dtype(np.float32))
-            native.begin([threads.source(), executor.SOURCE, products])
+        # Of kernels, hardly any program does without that of products.
+        products = gemm.source(np.dtype(np.float32))
+        native.begin([threads.source(), executor.SOURCE, products])
 
     def foresee(self, graph: Graph, optimised: bool) -> None:
         native.begin(foreseen(graph, self.lowering, optimised))
