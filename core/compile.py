@@ -47,6 +47,7 @@ class Stages(NamedTuple):
     plan: Plan
 
 
+@no_collection()  # one of all there is fell into loading LLVM
 def begin() -> None:
     """Readies the default device: for when the first program is about to be traced."""
     TARGETS[default().name].begin()

@@ -192,6 +192,16 @@ CONTRACTIONS = [
     _dot("scores", floats("n m 4"), floats("n m 4"), ((2,), (2,)), ((0,), (0,))),
 ]
 
+CONTRACTIONS += [
+    Row(dot.dot_general, *row)
+    for row in (
+        ("flat", lambda x, y: x.reshape(-1) @ y.reshape(-1), (MATRIX, MATRIX)),
+        ("turned", lambda x: x.reshape(-1) @ x.T.reshape(-1), (MATRIX,)),
+        ("a column", lambda x, y: x[:, 0] @ y, (MATRIX, floats("n"))),
+        ("by index", lambda x, y: x[:, y[0]] @ x[:, y[1]], (MATRIX, ints("2"))),
+    )
+]
+
 RUNNING = [
     Row(
         op,
