@@ -21,6 +21,7 @@ from treadle.late import Value
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
+from treadle.plan.slight import marked
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 from treadle.plan.weight import weighed
@@ -81,7 +82,7 @@ def _optimised(
     sparing: bool = False,
 ) -> Stages:
     groups = group(graph, target.lowering)
-    kernels = weighed(lower(groups))
+    kernels = marked(weighed(lower(groups)))
     ready(kernels)
     scheduled = schedule(kernels, target)
     plan = place(scheduled, graph, donated, sparing)

@@ -66,24 +66,36 @@ def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} {nest.digest}"
 
 
-_symbols: dict[tuple[Nest, str], native.Source] = {}
+_symbols: dict[tuple[Nest, str, bool], native.Source] = {}
 
 
-def nest_source(nest: Nest, entry: str) -> native.Source:
-    """The kernel of a nest, by structure."""
-    found = _symbols.get((nest, entry))
+def nest_source(nest: Nest, entry: str, slight: bool = False) -> native.Source:
+    """The kernel of a nest, by structure. slight: whether it hardly counts what its
+    code is like: its results are the same to the bit."""
+    found = _symbols.get((nest, entry, slight))
     if found is None:
         key = _key(nest, entry)
-        symbol = "nest_" + key[-16:]
+        symbol = ("slight_" if slight else "nest_") + key[-16:]
         # Level 2 compiles a tenth longer, and nests run no faster for it.
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry), level=1)
-        _symbols[nest, entry] = found
+        found = native.Source(
+            f"slight {key}" if slight else key,
+            symbol,
+            lambda: emit(nest, symbol, entry),
+            level=0 if slight else 1,
+            within=(key,) if slight else (),
+        )
+        _symbols[nest, entry, slight] = found
     return found
 
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    return nest_source(launch.nest, _entry(launch))
+    return nest_source(launch.nest, _entry(launch), launch.slight)
+
+
+def tile_source(launch: Launch) -> native.Source:
+    """The kernel of a nest in the epilogue of a product."""
+    return nest_source(launch.nest, "tile", launch.slight)
 
 
 def _entry(launch: Launch) -> str:
@@ -251,7 +263,7 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
     if isinstance(kernel, ProductKernel):
         found = [product_source(kernel)]
         if kernel.epilogue is not None:
-            found.append(nest_source(kernel.epilogue.nest, "tile"))
+            found.append(tile_source(kernel.epilogue))
         return found
     if isinstance(kernel, Sort):
         itemsize = kernel.keys.type.dtype.itemsize

@@ -32,8 +32,11 @@ class Binding(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use, and `whole`: its part of its
-    program's work (`plan/weight.py`), 0 if that is not known."""
+    """A nest with the sizes and operands of one use.
+
+    whole: its part of its program's work (`plan/weight.py`), 0 if that is not known.
+    slight: whether it hardly counts what its code is like (`plan/slight.py`).
+    """
 
     nest: Nest
     outer: tuple[int, ...]
@@ -41,6 +44,7 @@ class Launch(NamedTuple):
     inner: int
     bindings: tuple[Binding, ...]
     whole: int = 0
+    slight: bool = False
 
 
 def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
