@@ -15,7 +15,8 @@ from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.known import knowing
-from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.nest import WHOLE, emit, turn
 from treadle.backends.cpu.emit.points import points_entry
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
@@ -62,6 +63,9 @@ _LONG = 1000
 """What other kernels than nests take to compile, in instructions of a nest."""
 
 
+_SLIGHT = "slight "
+
+
 def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} {nest.digest}"
 
@@ -75,17 +79,27 @@ def nest_source(nest: Nest, entry: str, slight: bool = False) -> native.Source:
     found = _symbols.get((nest, entry, slight))
     if found is None:
         key = _key(nest, entry)
-        symbol = ("slight_" if slight else "nest_") + key[-16:]
+        names = {WHOLE: "whole_"}.get(entry, "nest_"), key[-16:]
+        symbol = ("slight_" if slight else "") + "".join(names)
         # Level 2 compiles a tenth longer, and nests run no faster for it.
         found = native.Source(
-            f"slight {key}" if slight else key,
+            f"{_SLIGHT}{key}" if slight else key,
             symbol,
             lambda: emit(nest, symbol, entry),
             level=0 if slight else 1,
-            within=(key,) if slight else (),
+            within=_within(nest, entry, slight),
         )
         _symbols[nest, entry, slight] = found
     return found
+
+
+def _within(nest: Nest, entry: str, slight: bool) -> tuple[str, ...]:
+    """The keys of kernels that do all that one does, and no less well."""
+    better = [_key(nest, entry)] if slight else []
+    if entry == WHOLE:
+        key = _key(nest, "task")
+        better += [key, f"{_SLIGHT}{key}"] if slight else [key]
+    return tuple(better)
 
 
 def launch_source(launch: Launch) -> native.Source:
@@ -100,6 +114,16 @@ def tile_source(launch: Launch) -> native.Source:
 
 def _entry(launch: Launch) -> str:
     """The entry of `emit` that suits a launch, and is worth its compilation."""
+    entry = _entry_for(launch)
+    return WHOLE if entry == "task" and _is_whole(launch.inner) else entry
+
+
+def _is_whole(length: int) -> bool:
+    """Whether rows are known to need no masks."""
+    return not is_dim(length) and length > 0 and length % turn(host_lanes()) == 0
+
+
+def _entry_for(launch: Launch) -> str:
     entry = knowing(launch, entry_for(launch))
     if entry == "task" and (points := points_entry(launch)):
         entry = points
@@ -282,8 +306,10 @@ def lowered(kernels: Kernels) -> list[native.Source]:
         for kernel in [entry.kernel for entry in kernels.entries]:
             for source in _sources_of_one(kernel):
                 found[source.key] = source
-                size = len(kernel.nest.body) if isinstance(kernel, Launch) else _LONG
-                sizes[source.key] = size
+                sizes[source.key] = _LONG
+                if isinstance(kernel, Launch):
+                    size = len(kernel.nest.body)
+                    sizes[source.key] = size // 3 if kernel.slight else size
             for inner in programs(kernel):
                 # A loop over few numbers may be one function.
                 if isinstance(kernel, Choose) or not _only_nests(inner):
