@@ -23,6 +23,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 ALIGNMENT = 64
+MIDDLE = 1 << 15
+"""From this size on, a block's memory is not touched before it is used."""
+
 LARGE = 1 << 20
 """From this size on, a block has pages of its own (huge ones, where Linux agrees)."""
 
@@ -33,7 +36,8 @@ SMALL_IDLE_BYTES = 4 << 20
 LEAST_ROOM = 1 << 28
 """Address space for temporaries of any size should be more than that."""
 
-Block = tuple[int, bytearray | mmap.mmap, int]
+Owner = bytearray | memoryview | mmap.mmap
+Block = tuple[int, Owner, int]
 """Address, the object that owns the memory, and where in it the block begins."""
 
 
@@ -73,7 +77,7 @@ class _Owned(np.ndarray):
     """The base of all views of a buffer.
 
     NumPy skips from a view to its base's base only if that has the view's own type. The
-    base here is a bytearray or an mmap, so the chain to the buffer never gets lost.
+    base here is no array, so the chain to the buffer never gets lost.
     """
 
     __slots__ = ("buffer",)
@@ -199,9 +203,13 @@ def _rounded(nbytes: int) -> int:
 
 
 def _new_block(size: int) -> Block:
-    memory: bytearray | mmap.mmap
-    if size < LARGE:
+    memory: Owner
+    if size < MIDDLE:
         memory, alignment = bytearray(size + ALIGNMENT), ALIGNMENT
+    elif size < LARGE:
+        # A bytearray is zeroed: its pages are touched here, by one thread.
+        memory = memoryview(np.empty(size + ALIGNMENT, np.uint8))
+        alignment = ALIGNMENT
     else:
         memory, alignment = _map(size + HUGE_PAGE), HUGE_PAGE
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
