@@ -16,8 +16,9 @@ from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.known import knowing
 from treadle.backends.cpu.emit.lanes import host_lanes
-from treadle.backends.cpu.emit.nest import WHOLE, emit, turn
+from treadle.backends.cpu.emit.nest import WHOLE, emit
 from treadle.backends.cpu.emit.points import points_entry
+from treadle.backends.cpu.emit.row import is_whole
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
@@ -114,13 +115,9 @@ def tile_source(launch: Launch) -> native.Source:
 
 def _entry(launch: Launch) -> str:
     """The entry of `emit` that suits a launch, and is worth its compilation."""
-    entry = _entry_for(launch)
-    return WHOLE if entry == "task" and _is_whole(launch.inner) else entry
-
-
-def _is_whole(length: int) -> bool:
-    """Whether rows are known to need no masks."""
-    return not is_dim(length) and length > 0 and length % turn(host_lanes()) == 0
+    entry, length = _entry_for(launch), launch.inner
+    whole = not is_dim(length) and is_whole(launch.nest, length, host_lanes())
+    return WHOLE if entry == "task" and whole else entry
 
 
 def _entry_for(launch: Launch) -> str:

@@ -68,7 +68,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
 
     Args:
       entry: "task" for ``void (ptr args, i64 task)``; `WHOLE` for the same, where rows
-        are a multiple of `turn` elements; "few" for the same, where rows of
+        are whole turns (`row.is_whole`); "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
         same with short rows, "open" with both; any of these with a number of columns at
         its end, for which there is code beside; those of `points.py` for elementwise
@@ -98,11 +98,6 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
             _column_task(b, nest, arguments, lanes, entry == WHOLE)
         b("ret void")
     return b.text()
-
-
-def turn(lanes: int) -> int:
-    """Elements that the longest turn of a loop takes: a multiple of all others."""
-    return COPIES * lanes
 
 
 def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -138,7 +133,7 @@ def _row_task(
         together.append(SeveralRows(b, nest, arguments, lanes))
     first, last = "0", _product(b, arguments.outer)
     low, high = "0", arguments.inner
-    split, unit = split_axis(nest), turn(lanes) if whole else lanes
+    split, unit = split_axis(nest), COPIES * lanes if whole else lanes
     if split == "rows":
         first, last = _share(b, last, arguments.tasks)
     elif split == "inner":

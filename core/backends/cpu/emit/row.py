@@ -23,7 +23,7 @@ from treadle.backends.cpu.emit.running import (
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
 from treadle.backends.cpu.emit.turns import goes_by_turns
-from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
+from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, schedule
 from treadle.kernels.nest import PAIRED, Nest
 
 COPIES = 4
@@ -54,6 +54,14 @@ def has_single_vectors(nest: Nest, sweep: Sweep) -> bool:
     return unrolling(nest, sweep) > 1 and not goes_by_turns(nest, sweep)
 
 
+def is_whole(nest: Nest, length: int, lanes: int) -> bool:
+    """Whether rows of so many elements need no masks, and sums along them no more than
+    one block."""
+    sums = nest.axis == "inner" and any(s.reductions for s in schedule(nest).sweeps)
+    most = BLOCK_TURNS * lanes if sums else length
+    return 0 < length <= most and length % (COPIES * lanes) == 0
+
+
 class Part(NamedTuple):
     """The first lanes of a vector: a mask of them, and how many they are; as a number
     in `few` where that is known."""
@@ -68,7 +76,7 @@ class RowSweeps:
 
     one: whether a row is known to be one vector, or a part of one. scratch: where the
     rows of kept values are, if not in the task's scratch. whole: whether what is run of
-    a row is known to be a multiple of `COPIES` vectors.
+    a row is known to be so (`is_whole`).
     """
 
     def __init__(
@@ -184,6 +192,9 @@ class RowSweeps:
         b = self.b
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         totals = [p for r in reductions for p in r.identity(b, self.lanes)]
+        if self.whole:
+            (block,) = self._span(sweep, [held], low, high)
+            return combined(reductions, totals, block)
         size = BLOCK_TURNS * max(self._copies(sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
             end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
@@ -240,7 +251,9 @@ class RowSweeps:
         ]
         before = b.block
         # Without totals to merge there is nothing to leave out: no turn, no code runs.
-        some = b.when(b.op(f"icmp slt i64 {low}, {high}")) if parts else nullcontext()
+        # Nor is there where no masked turns follow.
+        merges = bool(parts) and not self.whole
+        some = b.when(b.op(f"icmp slt i64 {low}, {high}")) if merges else nullcontext()
         with some:
             for held in rows:
                 step = str(copies * self.lanes)
@@ -253,6 +266,8 @@ class RowSweeps:
                 totals = renamed(parts, turn.values)
                 found.append(self._merged(reductions, totals, copies))
             inside = b.block
+        if not merges:
+            return found
         return [
             [
                 Value(

@@ -9,9 +9,9 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.backends.cpu.row_programs import PROGRAMS, ROWS, kernels_of, values
 from treadle.backends.cpu.emit.lanes import host_lanes
-from treadle.backends.cpu.emit.nest import turn
+from treadle.backends.cpu.emit.row import COPIES
 
-TURN = turn(host_lanes())
+TURN = COPIES * host_lanes()
 
 
 @pytest.mark.parametrize("turns", [1, 33])
@@ -31,10 +31,12 @@ def test_results_are_those_of_any_rows(name: str, turns: int) -> None:
 @pytest.mark.parametrize("name", ["elementwise", "norm", "columns and more"])
 def test_only_whole_rows_of_known_length_have_such_code(name: str) -> None:
     f = PROGRAMS[name][0]
-    assert kernels_of(f, (ROWS, 2 * TURN)) == {"nest", "whole"}
+    assert kernels_of(f, (ROWS, 4 * TURN)) == {"nest", "whole"}
     assert "whole" not in kernels_of(f, (ROWS, "columns"))
-    assert "whole" not in kernels_of(f, (ROWS, 2 * TURN + 1))
+    assert "whole" not in kernels_of(f, (ROWS, 4 * TURN + 1))
     assert "whole" not in kernels_of(f, (ROWS, TURN // 2))
+    long = kernels_of(f, (ROWS, 1000 * TURN))
+    assert ("whole" in long) is (name != "norm")  # whose sums are of several blocks
 
 
 def test_one_kernel_does_for_rows_of_both_kinds() -> None:
