@@ -36,7 +36,7 @@ SMALL_IDLE_BYTES = 4 << 20
 LEAST_ROOM = 1 << 28
 """Address space for temporaries of any size should be more than that."""
 
-Owner = bytearray | memoryview | mmap.mmap
+Owner = bytearray | ctypes.Array[ctypes.c_char] | mmap.mmap
 Block = tuple[int, Owner, int]
 """Address, the object that owns the memory, and where in it the block begins."""
 
@@ -208,7 +208,8 @@ def _new_block(size: int) -> Block:
         memory, alignment = bytearray(size + ALIGNMENT), ALIGNMENT
     elif size < LARGE:
         # A bytearray is zeroed: its pages are touched here, by one thread.
-        memory = memoryview(np.empty(size + ALIGNMENT, np.uint8))
+        fresh = np.empty(size + ALIGNMENT, np.uint8)
+        memory = (ctypes.c_char * len(fresh)).from_buffer(fresh)
         alignment = ALIGNMENT
     else:
         memory, alignment = _map(size + HUGE_PAGE), HUGE_PAGE

@@ -189,12 +189,11 @@ class RowSweeps:
 
     def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
         """Emits the turns over low..high block by block; returns the lanes' totals."""
+        if self.whole:
+            return self._span(sweep, [held], low, high)[0]
         b = self.b
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         totals = [p for r in reductions for p in r.identity(b, self.lanes)]
-        if self.whole:
-            (block,) = self._span(sweep, [held], low, high)
-            return combined(reductions, totals, block)
         size = BLOCK_TURNS * max(self._copies(sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
             end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
