@@ -18,6 +18,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from struct import Struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -60,7 +61,8 @@ class Buffer:
     ) -> np.ndarray:
         """The bytes from `offset` on as an array, which keeps the block in use."""
         _, memory, start = self._block
-        whole = np.ndarray.__new__(_Owned, (self.nbytes,), np.uint8, memory, start)
+        of: Any = memory  # whatever is a buffer, as NumPy's types don't say
+        whole = np.ndarray.__new__(_Owned, (self.nbytes,), np.uint8, of, start)
         whole.buffer = self
         return np.ndarray(shape, dtype, whole, offset)
 
@@ -209,7 +211,7 @@ def _new_block(size: int) -> Block:
     elif size < LARGE:
         # A bytearray is zeroed: its pages are touched here, by one thread.
         fresh = np.empty(size + ALIGNMENT, np.uint8)
-        memory = (ctypes.c_char * len(fresh)).from_buffer(fresh)
+        memory = (ctypes.c_char * len(fresh)).from_buffer(fresh.data)
         alignment = ALIGNMENT
     else:
         memory, alignment = _map(size + HUGE_PAGE), HUGE_PAGE
