@@ -277,9 +277,10 @@ class _Lower(Rewriter):
         return a, batch, free, ()
 
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
-        """What a sum of products adds: of floats, without rounding the product."""
+        """What a sum of products adds: of floats, without rounding the product. A
+        product that nothing is added to keeps the sign of its zeros."""
         dtype = spread[0].type.dtype
-        if not dtypes.is_float(dtype):
+        if not dtypes.is_float(dtype) or not eq.params["contract"][0]:
             return self.emit(mul, spread, {}, eq.source)[0]
         zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
         operands = [*spread, zero]

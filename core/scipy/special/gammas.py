@@ -127,6 +127,21 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
 
 
 def _poch_of(z: Any, m: Any) -> Any:
+    # Between poles, a quotient of those of positive numbers: DLMF 5.5.3.
+    poles, pole = _is_pole(z) & _is_pole(z + m), _is_pole(z + m)
+    turned = tnp.where(tnp.floor(m / 2) * 2 == m, 1.0, -1.0)
+    z = tnp.where(poles, 1 - z - m, z)
+    value = _poch_apart(tnp.where(pole & ~poles, 1.0, z), m)
+    value = tnp.where(pole & ~poles, math.inf, value)
+    value = tnp.where(_is_pole(z) & (m == math.inf), 0.0, value)
+    return tnp.where(poles, turned * value, value)
+
+
+def _is_pole(x: Any) -> Any:
+    return (x <= 0) & (tnp.floor(x) == x) & (x > -math.inf)
+
+
+def _poch_apart(z: Any, m: Any) -> Any:
     ends = z + m
     sign = gammasgn(ends) * _sign_below(z)
     value = sign * tnp.exp(gammaln(ends) - gammaln(z))
@@ -167,9 +182,12 @@ def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
     if repetition:
         n = n + k - 1
     inside = (k >= 0) & (k <= n) & (n >= 0)
-    n, k = tnp.where(inside, n, 1.0), tnp.where(inside, k, 0.0)
+    endless = inside & (n == math.inf)
+    n = tnp.where(inside & ~endless, n, 1.0)
+    least = tnp.where(endless & (k > 0), math.inf, 0.0)
+    k = tnp.where(inside & ~endless, k, 0.0)
     ways = tnp.exp(-tnp.log1p(n) - betaln_with(n - k + 1, k + 1, n + 2))
-    return tnp.where(inside, ways, 0.0)
+    return tnp.where(inside, tnp.maximum(ways, least), 0.0)
 
 
 # The beta function --------------------------------------------------------------------
@@ -203,7 +221,11 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 
 def _betaln_of(a: Any, b: Any) -> Any:
-    return betaln_with(a, b, a + b)
+    small, large = tnp.minimum(a, b), tnp.maximum(a, b)
+    pole, far = (small == 0) & (large >= 0), (small > 0) & (large == math.inf)
+    a, b = (tnp.where(pole | far, 1.0, x) for x in (a, b))
+    ends = tnp.where(pole, math.inf, -math.inf)
+    return tnp.where(pole | far, ends, betaln_with(a, b, a + b))
 
 
 def _with_total(a: Any, b: Any, total: Any) -> Any:
@@ -247,6 +269,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 def _beta_of(a: Any, b: Any) -> Any:
     sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
+    sign = tnp.where((tnp.minimum(a, b) == 0) & (tnp.maximum(a, b) >= 0), 1.0, sign)
     return sign * tnp.exp(_betaln_of(a, b))
 
 
