@@ -82,9 +82,11 @@ class _Lower(Rewriter):
         others, depends on which have one element: it is not for all sizes the same.
         """
         sums, free = len(eq.params["contract"][0]), _free(eq)
+        if not sums:
+            return True
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
-        return not sums or not all(free)
+        return not all(free)
 
     def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         found = self._without_kernel(eq, x, y)

@@ -196,6 +196,7 @@ _STIRLING = (
     *(43867 / 244188, -3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188),
     *(-1 / 1680, 1 / 1260, -1 / 360, 1 / 12),
 )
+_OF_DIGAMMA = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 _LARGE = 10.0
 """From here on Stirling's series has all digits."""
 
@@ -258,8 +259,33 @@ betaln_with = custom_jvp(_with_total)
 @betaln_with.defjvp
 def _betaln_jvp(primals: Any, tangents: Any) -> Any:
     (a, b, total), (da, db, both) = primals, tangents
-    tangent = digamma(a) * da + digamma(b) * db - digamma(total) * both
-    return betaln_with(a, b, total), tangent
+    of_total = digamma(total)
+    tangent = _digamma_below(a, b, total, of_total) * da
+    tangent = tangent + _digamma_below(b, a, total, of_total) * db
+    return betaln_with(a, b, total), tangent + of_total * (da + db - both)
+
+
+def _digamma_below(a: Any, b: Any, total: Any, of_total: Any) -> Any:
+    """The digamma function of a, less that of a + b; of large ones by the difference of
+    their asymptotic series, which those of their values has not the digits of.
+
+    DLMF 5.11.2.
+    """
+    far = (a >= _LARGE) & (total >= _LARGE)
+    x, y = (tnp.where(far, v, _LARGE) for v in (a, total))
+    ratio = tnp.where(far, b, 0.0) / x
+    rest = _rest_of_digamma(x) - _rest_of_digamma(y)
+    below = rest - (tnp.log1p(ratio) + ratio / (2 * y))
+    return tnp.where(far, below, digamma(a) - of_total)
+
+
+def _rest_of_digamma(x: Any) -> Any:
+    """What it has from its third term on, for numbers from 10 on."""
+    u = 1 / (x * x)
+    total: Any = 0.0
+    for c in _OF_DIGAMMA:
+        total = (total + c) * u
+    return total
 
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:

@@ -157,6 +157,16 @@ def test_derivatives_at_extreme_arguments() -> None:
     wanted = (moved[0] - moved[1]) / (2 * step)
     np.testing.assert_allclose(td.jit(td.grad(parts))(a, a), wanted, rtol=1e-5)
 
+    large = np.array([12.0, 1e4, 1e6, 1e10, 1e19, 1e30], np.float32)
+    for b in (0.5, 1.0, 2.5, 30.0):
+        found = td.grad(lambda a, b=b: special.betaln(a, b).sum())(large)
+        t, w = np.polynomial.legendre.leggauss(40)
+        slopes = scipy.special.polygamma(1, large[:, None] + b * (t + 1) / 2)
+        np.testing.assert_allclose(found, -b * (slopes * w / 2).sum(1), rtol=1e-6)
+    small, much = np.float32(1e-8), np.float32(1e30)
+    slope = td.grad(special.rel_entr, 1)(much, small)
+    np.testing.assert_allclose(slope, -1e38, rtol=1e-6)
+
     # SciPy's function is of 1 - x here: Spence's integral of log(t) / (1 - t).
     x = np.array([0, 1e-300, 1e-8, 0.3, 0.5, 2.0])
     for t in (np.float32, np.float64):
