@@ -28,7 +28,12 @@ gammaln = floating_function(
 digamma = floating_function(
     unary.digamma, "digamma", "The derivative of the logarithm of the gamma function."
 )
-loggamma = gammaln
+loggamma = floating_function(
+    unary.lgamma,
+    "loggamma",
+    "The logarithm of the gamma function: of complex numbers, the one that jumps only "
+    "at the negative axis; of real ones, that of its absolute value.",
+)
 _MOST_DERIVATIVES = 100
 
 
