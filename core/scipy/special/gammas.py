@@ -152,7 +152,8 @@ def _poch_apart(z: Any, m: Any) -> Any:
     value = sign * tnp.exp(gammaln(ends) - gammaln(z))
     far = z > epsilon(z) ** (-1 / 3) * tnp.maximum(1.0, m * m)
     value = tnp.where(far, _power(*(tnp.where(far, x, 1.0) for x in (z, m))), value)
-    return tnp.where(m == 0, 1.0, value)
+    # Where it is 1 anyway, it has its derivative.
+    return tnp.where((m == 0) & (value != 1), 1.0, value)
 
 
 def _power(z: Any, m: Any) -> Any:

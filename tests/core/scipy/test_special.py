@@ -176,6 +176,10 @@ def test_derivatives_at_extreme_arguments() -> None:
             wanted = np.log(near.astype(float)) / (1 - near.astype(float))
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
+    found = td.grad(lambda m: special.poch(np.array([2.5, 0.5, 1e9]), m).sum())
+    wanted = scipy.special.digamma([2.5, 0.5, 1e9]).sum()
+    np.testing.assert_allclose(found(0.0), wanted, rtol=1e-6)
+
     z = np.array([2.5, 1e15])
     np.testing.assert_allclose(td.grad(symbols)(z), 2 * z + 1)
 
