@@ -44,7 +44,21 @@ def _dot_type(
     return ArrayType(tuple(shape), x.dtype)
 
 
+def _multiplied(x: Any, y: Any, batch: Pairs) -> Any:
+    """Each element of one with each of the other, in every batch."""
+    (bx, by), n = batch, len(batch[0])
+    x = np.transpose(x, (*bx, *free_axes(x.ndim, (), bx)))
+    y = np.transpose(y, (*by, *free_axes(y.ndim, (), by)))
+    more = (1,) * (x.ndim - n)
+    return np.multiply(
+        x.reshape(*x.shape, *(1,) * (y.ndim - n)),
+        y.reshape(*y.shape[:n], *more, *y.shape[n:]),
+    )
+
+
 def _dot_run(x: Any, y: Any, *, contract: Pairs, batch: Pairs) -> Any:
+    if not contract[0]:  # NumPy would add zeros, and -0.0 be 0.0
+        return _multiplied(x, y, batch)
     letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     names_x, names_y = [next(letters) for _ in x.shape], [""] * y.ndim
     for a, b in zip(contract[0] + batch[0], contract[1] + batch[1], strict=True):

@@ -83,9 +83,11 @@ class _Lower(Rewriter):
         others, depends on which have one element: it is not for all sizes the same.
         """
         sums, free = len(eq.params["contract"][0]), _free(eq)
+        if not sums:
+            return True
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
-        return not sums or not all(free)
+        return not all(free)
 
     def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         found = self._without_kernel(eq, x, y)
@@ -310,9 +312,10 @@ class _Lower(Rewriter):
         return a, batch, free, ()
 
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
-        """What a sum of products adds: of floats, without rounding the product."""
+        """What a sum of products adds: of floats, without rounding the product. A
+        product that nothing is added to keeps the sign of its zeros."""
         dtype = spread[0].type.dtype
-        if not dtypes.is_float(dtype):
+        if not dtypes.is_float(dtype) or not eq.params["contract"][0]:
             return self.emit(mul, spread, {}, eq.source)[0]
         zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
         operands = [*spread, zero]

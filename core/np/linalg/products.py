@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from operator import index
 from typing import Any
 
 from treadle.dims import hint, is_dim, settled
@@ -16,7 +15,7 @@ from treadle.np import matrices as np_matrices
 from treadle.np.contract import matmul
 from treadle.np.linalg.operands import check_matrices, identity_of
 from treadle.np.linalg.solving import inv
-from treadle.np.operands import ArrayLike, as_array, promoted
+from treadle.np.operands import ArrayLike, as_array, promoted, static_integer
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import expand_dims
 from treadle.run.array import Array
@@ -70,12 +69,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     (a,) = promoted("matrix_power", a)
     t = typeof(a)
     check_matrices("matrix_power", t.shape, square=True)
-    try:
-        count = index(n)
-    except TypeError:
-        raise TypeError(
-            f"matrix_power: the exponent is an integer, got {n!r}{at(user_source())}"
-        ) from None
+    count = static_integer("matrix_power", "the exponent", n)
     if count < 0:
         a, count = inv(a), -count
     result: Any = None
