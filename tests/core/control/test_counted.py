@@ -177,11 +177,9 @@ TURN = traced(
 )
 
 
-def going(
-    limit: Any, w: Any, x: Any, first: Any = np.bool_(True), bind: Any = going_scan
-) -> Any:
+def going(limit: Any, w: Any, x: Any, first: Any = True, bind: Any = going_scan) -> Any:
     return bind(
-        *(limit, w, first, np.int32(0), x),
+        *(limit, w, np.bool_(first), np.int32(0), x),
         graph=TURN,
         n_consts=2,
         n_carry=3,
@@ -211,7 +209,7 @@ def test_it_goes_on_until_it_ends(limit: float) -> None:
 
 
 def test_it_need_not_begin() -> None:
-    found = going(LIMIT, GROW, W, np.bool_(False))[1:]
+    found = going(LIMIT, GROW, W, False)[1:]
     close(found, (0, W, np.zeros((N, 2))))
 
 

@@ -74,6 +74,18 @@ def test_derivatives_are_those_of_the_equation(moving: str) -> None:
     assert all(p["graph"] is SOLVE and p["matvec"] is MATVEC for p in kinds)
 
 
+def test_one_of_two_constants_may_move() -> None:
+    graph = traced(lambda a, s, b: tnp.linalg.solve(a, b) / s, A, np.ones(()), B)
+    matvec = traced(lambda a, s, x: (a @ x) * s, A, ONE, B)
+
+    def function(s: Any) -> Any:
+        params = {"graph": graph, "matvec": matvec, "turned": (), "n_consts": 2}
+        return linear_solve(A, s, B, name="", **params)[0]
+
+    _, found = td.jvp(function, (np.array(2.0),), (np.array(3.0),))
+    close(found, -np.linalg.solve(A, B) * 3 / 4)
+
+
 def test_without_tangents_nothing_more_is_solved() -> None:
     def function(b: Any, c: Any) -> Any:
         return solved(A, td.stop_gradient(b))[0] * c
@@ -162,6 +174,8 @@ def test_each_example_has_its_own(axes: Any, a: np.ndarray, b: np.ndarray) -> No
     close(td.vmap(one, axes)(a, b), [np.linalg.solve(p[0].T, ct) for p in pairs])
     _, found = td.jvp(lambda b: td.vmap(solved, axes)(a, b)[0], (b,), (b,))
     close(found, x)
+    _, found = td.jvp(lambda a: td.vmap(solved, axes)(a, b)[0], (a,), (a,))
+    close(found, -np.asarray(x))
 
 
 def test_effects_of_the_solver_are_those_of_examples_that_come_by() -> None:

@@ -84,13 +84,8 @@ def test_examples_of_examples_are_examples(axes: Any) -> None:
     graph = traced(td.vmap(lambda g, x: only(g, x)[0], axes), going, x)
     (eq,) = [eq for eq in graph.equations if eq.op is while_running]
     assert [a.type.shape for a in eq.inputs] == [(4,), (4, 2)]
-    one = lambda g: td.linearize(
-        lambda x: td.vmap(  # noqa: E731
-            lambda g, x: only(g, x)[0], axes
-        )(g, x),
-        x,
-    )
-    out, linear = one(going)
+    mapped = td.vmap(lambda g, x: only(g, x)[0], axes)
+    out, linear = td.linearize(lambda x: mapped(going, x), x)
     wide = lambda a, axis: (  # noqa: E731
         np.broadcast_to(a, (2, *a.shape)) if axis is None else np.moveaxis(a, axis, 0)
     )

@@ -43,21 +43,19 @@ def loop(*args: Any, reverse: bool = False) -> list[Any]:
 
 def theirs(reverse: bool) -> Any:
     def function(w: Any, c: Any, d: Any, xs: Any) -> Any:
-        def body(carry: Any, rows: Any) -> Any:
-            c, d, *ys = step(K, w, *carry, *rows)
-            return (c, d), ys
-
-        (c, d), ys = jax.lax.scan(body, (c, d), (KS, xs), reverse=reverse)
-        return c, d, *ys
+        rows: list[Any] = [None] * N
+        for i in reversed(range(N)) if reverse else range(N):
+            c, d, *rows[i] = step(K, w, c, d, KS[i], xs[i])
+        return c, d, *(jnp.stack(ys) for ys in zip(*rows, strict=True))
 
     return function
 
 
 def transposed(cts: Any, linear: Any = LINEAR, reverse: bool = False) -> list[Any]:
-    args = [Linear(typeof(x)) if lin else x for x, lin in zip(ARGS, linear, strict=True)]
-    return transpose_scan(
-        cts, *args, bind=scan, graph=BODY, reverse=reverse, **PARAMS
-    )
+    args = [
+        Linear(typeof(x)) if lin else x for x, lin in zip(ARGS, linear, strict=True)
+    ]
+    return transpose_scan(cts, *args, bind=scan, graph=BODY, reverse=reverse, **PARAMS)
 
 
 CTS = (C + 1, D - 1, KS + 2, XS - 3)
@@ -74,7 +72,9 @@ def close(found: Any, wanted: Any) -> None:
 def test_cotangents_are_those_of_jax(given: str, reverse: bool) -> None:
     """Of results without cotangents nothing comes."""
     zeros = [np.zeros(t.shape, F4) for t in OUTS]
-    cts = [ct if g == "1" else Zero(t) for ct, g, t in zip(CTS, given, OUTS, strict=True)]
+    cts = [
+        ct if g == "1" else Zero(t) for ct, g, t in zip(CTS, given, OUTS, strict=True)
+    ]
     full = [z if isinstance(ct, Zero) else ct for ct, z in zip(cts, zeros, strict=True)]
     wanted = jax.vjp(theirs(reverse), W, C, D, XS)[1](tuple(full))
     found = transposed(cts, reverse=reverse)
@@ -170,7 +170,9 @@ def test_whole_numbers_are_no_linear_carries() -> None:
     params: Any = {"n_consts": 0, "n_carry": 2, "length": N, "reverse": False}
     args = [np.int32(0), Linear(typeof(C))]
     with pytest.raises(TypeError, match=r"carries i32\[\] can't be transposed"):
-        transpose_scan([Zero(typeof(args[0])), C], *args, bind=scan, graph=body, **params)
+        transpose_scan(
+            [Zero(typeof(args[0])), C], *args, bind=scan, graph=body, **params
+        )
     # As a constant or a row they may be known.
     body = traced(lambda i, c, j: c * i * j, np.int32(0), C, np.int32(0))
     numbers = np.arange(1, N + 1, dtype=np.int32)
