@@ -16,6 +16,7 @@ from treadle.control.spelled_parts import (
     VALUE_DEPTH,
     Parts,
     alike,
+    joined,
     operands,
     parts_of,
     reshaped,
@@ -56,7 +57,9 @@ def parts_for(
         if NOTED.parts is None:
             return out
         NOTED.scale = found.scale * NOTED.parts.scale
-        return [out, *operands(found, NOTED.parts)]
+        mask = joined(found.hidden, NOTED.parts, NOTED.parts.order)
+        assert (mask is None) == (not found.hidden)
+        return [out, *operands(found, NOTED.parts), *([] if mask is None else [mask])]
 
     outs = evaluate(traced(told, *args), args)
     NOTED.outs = [np.asarray(x, np.float64) for x in outs]
@@ -65,7 +68,7 @@ def parts_for(
 
 def attended(parts: Parts) -> np.ndarray:
     """Attention of the operands in NumPy, with the axes of the product."""
-    _, q, k, v = NOTED.outs
+    _, q, k, v = NOTED.outs[:4]
     assert q.ndim == k.ndim == v.ndim == 4
     assert k.shape[2] == v.shape[2]
     repeats = q.shape[2] // k.shape[2]
@@ -223,6 +226,24 @@ def masked(q: Any, k: Any, v: Any, m: Any) -> Any:
     q, k, v = turned(q, k, v)
     scores = q @ tnp.swapaxes(k, -1, -2)
     return nn.softmax(tnp.where(m, scores, -tnp.inf)), v
+
+
+def test_masks_have_an_axis_of_each_kind() -> None:
+    """Of length 1 where they are the same for all."""
+    args = drawn(B, N, H, D), drawn(B, M, H, D), drawn(B, M, H, E)
+    rng = np.random.default_rng(1)
+    for shape in ((B, 1, 1, M), (B, H, N, M), (N, M), (1, H, N, M)):
+        mask = rng.random(shape) < 0.8
+        mask[..., 0] = True
+        parts = parts_for(masked, *args, mask, **HEADS)
+        full = mask.reshape((1,) * (4 - mask.ndim) + shape)
+        assert (parts.batch, parts.heads) == ([0], [1])
+        assert np.array_equal(NOTED.outs[4], full)
+    # Two at once: where both hold.
+    both = lambda q, k, v, m, n: masked(q, k, v, m & n)  # noqa: E731
+    a, b = rng.random((B, 1, 1, M)) < 0.8, rng.random((1, 1, N, M)) < 0.8
+    parts_for(both, *args, a, b, **HEADS)
+    assert np.array_equal(NOTED.outs[4], a & b)
 
 
 @pytest.mark.parametrize(
