@@ -310,6 +310,12 @@ def test_values_by_rows_are_on_the_queries() -> None:
             ((H, N, D), (H, M, D), (M, E)),
             {"contract": ((2,), (0,)), "batch": ((), ())},
         ),
+        # One query alone, which has no axis.
+        (
+            lambda q, k, v: (nn.softmax(k @ q), v),
+            ((D,), (M, D), (M, E)),
+            {"contract": ((0,), (0,)), "batch": ((), ())},
+        ),
         # Scores that are summed over two axes.
         (
             lambda q, k, v: (nn.softmax(tnp.einsum("nde,mde->nm", q, k)), v),
