@@ -402,7 +402,7 @@ def finish(
     mids = [group for run in mid for group in coalesce(run, accesses, sizes)]
     if inner is None:
         given = choose and choose(outers, sizes)
-        chosen = given or _contiguous(outers, sizes, accesses)
+        chosen = given or _contiguous(outers, sizes, accesses, body.flow.chosen)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
     else:
@@ -412,16 +412,19 @@ def finish(
 
 
 def _contiguous(
-    groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
+    groups: list[list[int]],
+    sizes: dict[int, int],
+    accesses: list[Access],
+    least: int,
 ) -> list[int]:
     """The innermost group; if that does not fill a vector, a longer one along which
     elements of another array follow each other, unless those of a short row are near
-    each other anyway (`vectors.NEAR`)."""
+    each other anyway (`vectors.NEAR`). least: bytes of elements that are chosen."""
     chosen = innermost(groups, sizes)
     if not groups or fills(chosen, sizes):
         return chosen
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
-    near = NEAR if all([a.dtype.itemsize >= 4 for a in accesses]) else 0
+    near = NEAR if all([a.dtype.itemsize >= least for a in accesses]) else 0
     for group in reversed(groups):
         follows = any(
             [

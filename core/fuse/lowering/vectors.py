@@ -9,8 +9,8 @@ FILLS = 8
 """Points along a loop, of which a vector has about as many lanes or more."""
 NEAR = 16
 """Elements from one to the next, along a short row, from which on they are too far
-apart for a vector of several rows. Those of less than four bytes always are: not all
-devices choose among them."""
+apart for a vector of several rows. Those among which a device doesn't choose always
+are."""
 
 FEW = (3, 4)
 """Steps along a row of elements that are better loaded with those between them."""
