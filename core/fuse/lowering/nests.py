@@ -405,6 +405,8 @@ def finish(
         chosen = given or _contiguous(outers, sizes, accesses, body.flow.chosen)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
+        if chosen and fills(chosen, sizes):
+            outers = _turned_last(outers, chosen, sizes, accesses)
     else:
         inners = coalesce(inner, accesses, sizes)
         assert len(inners) <= 1, "several loops are innermost"
@@ -436,6 +438,25 @@ def _contiguous(
         if follows and hint(extent(group, sizes)) >= 2 * FILLS:
             return group
     return chosen
+
+
+def _turned_last(
+    outers: list[list[int]],
+    inner: list[int],
+    sizes: dict[int, int],
+    accesses: list[Access],
+) -> list[list[int]]:
+    """The outer groups, with that at their end along which elements follow each other
+    that lie apart along rows: neighbouring rows share their lines of memory."""
+    for a in accesses:
+        steps = dict(a.strides)
+        if a.atom is None or abs(hint(steps.get(inner[-1], 0))) <= 1:
+            continue
+        for group in outers[:-1]:
+            near = 1 <= abs(hint(steps.get(group[-1], 0))) <= 2  # or parts of numbers
+            if near and fills(group, sizes):
+                return [*(g for g in outers if g is not group), group]
+    return outers
 
 
 def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:
