@@ -297,7 +297,9 @@ class Points:
             chosen, distances = self._read_tables(vector)
             at = self._positions(start, top, vector)
             with b.carrying(top, bottom, self.rows, at) as turn:
-                steps = zip(self.arguments.accesses, turn.values, self.steps, strict=True)
+                steps = zip(
+                    self.arguments.accesses, turn.values, self.steps, strict=True
+                )
                 turn.next = [a.moved(b, value, step) for a, value, step in steps]
                 frame = Frame(turn.values, parent=everywhere)
                 for i in self.order:

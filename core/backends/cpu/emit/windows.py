@@ -284,7 +284,8 @@ def load_windows(
     windows: str,
 ) -> Value:
     """The vector that entries of a table tell of. base: the address of the first point
-    of its group of rows. windows: how many it has, at most: "1" and "2" take no loop."""
+    of its group of rows. windows: how many it has, at most; of "1" or "2" in
+    no loop."""
     parts = [_register(b, base, dtype, lanes, choice, windows) for choice in choices]
     kind = memory_kind(dtype)
     if len(parts) == 1:
