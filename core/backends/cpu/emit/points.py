@@ -56,9 +56,11 @@ _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
 _GROUPS, _WIDE_GROUPS = 8, 32
 """Of rows, that tables are worth being made for, or rows that are left over."""
-_BESIDE = 8
-"""Groups of rows that follow each other: what tables tell of one of their vectors is
-read once for all of them, and their memory stays in the cache."""
+_BESIDE, _TOGETHER = 8, 128
+"""Groups of rows that follow each other, at least, and vectors of all of them, at most:
+what tables tell of one vector of a group is read once for all groups, and their memory
+stays in the cache."""
+_SOME = str(_TOGETHER // _BESIDE)
 _STACK = 1 << 17
 """Bytes that tables may take."""
 _MOST_APART = 3
@@ -287,7 +289,10 @@ class Points:
         groups = b.op(f"udiv i64 {b.op(f'sub i64 {last}, {first}')}, {self.rows}")
         groups = b.op(f"select i1 {self.suits}, i64 {groups}, i64 0")
         end = b.op(f"add i64 {first}, {b.op(f'mul i64 {groups}, {self.rows}')}")
-        height = b.op(f"mul i64 {self.rows}, {_BESIDE}")
+        some = b.op(f"icmp sgt i64 {self.vectors}, 0")
+        vectors = b.op(f"select i1 {some}, i64 {self.vectors}, i64 1")
+        beside = b.op(f"udiv i64 {_TOGETHER}, {b.least(vectors, _SOME)}")
+        height = b.op(f"mul i64 {self.rows}, {beside}")
         everywhere = Frame(start)
         for i in self.order:
             if not self.plan.varying[i]:
