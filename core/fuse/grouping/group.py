@@ -34,10 +34,5 @@ def group(
             if graphs:
                 inner[eq] = tuple([group(g, lowering, chosen) for g in graphs])
     flow.settle()
-    return Groups(
-        flow,
-        tuple(part.nodes),
-        MappingProxyType(part.owner),
-        MappingProxyType(part.built),
-        MappingProxyType(inner),
-    )
+    owner, built = MappingProxyType(part.owner), MappingProxyType(part.built)
+    return Groups(flow, tuple(part.nodes), owner, built, MappingProxyType(inner))
