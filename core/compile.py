@@ -21,9 +21,9 @@ from treadle.late import Value
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
+from treadle.plan.slight import weighed
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
-from treadle.plan.weight import weighed
 from treadle.run.collector import no_collection
 from treadle.run.device import default
 from treadle.run.execute import Executable
@@ -47,6 +47,7 @@ class Stages(NamedTuple):
     plan: Plan
 
 
+@no_collection()  # one of all there is fell into loading LLVM
 def begin() -> None:
     """Readies the default device: for when the first program is about to be traced."""
     TARGETS[default().name].begin()
@@ -80,7 +81,7 @@ def _optimised(
     ready: Callable[[Kernels], None] = lambda kernels: None,
     sparing: bool = False,
 ) -> Stages:
-    groups = group(graph, target.lowering)
+    groups = group(graph, target.lowering, target.chosen)
     kernels = weighed(lower(groups))
     ready(kernels)
     scheduled = schedule(kernels, target)

@@ -18,11 +18,15 @@ import platform
 import sys
 from collections.abc import Sequence
 from struct import Struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 ALIGNMENT = 64
+MIDDLE = 1 << 15
+"""From this size on, a block's memory is not touched before it is used."""
+
 LARGE = 1 << 20
 """From this size on, a block has pages of its own (huge ones, where Linux agrees)."""
 
@@ -33,7 +37,8 @@ SMALL_IDLE_BYTES = 4 << 20
 LEAST_ROOM = 1 << 28
 """Address space for temporaries of any size should be more than that."""
 
-Block = tuple[int, bytearray | mmap.mmap, int]
+Owner = bytearray | ctypes.Array[ctypes.c_char] | mmap.mmap
+Block = tuple[int, Owner, int]
 """Address, the object that owns the memory, and where in it the block begins."""
 
 
@@ -56,7 +61,8 @@ class Buffer:
     ) -> np.ndarray:
         """The bytes from `offset` on as an array, which keeps the block in use."""
         _, memory, start = self._block
-        whole = np.ndarray.__new__(_Owned, (self.nbytes,), np.uint8, memory, start)
+        of: Any = memory  # whatever is a buffer, as NumPy's types don't say
+        whole = np.ndarray.__new__(_Owned, (self.nbytes,), np.uint8, of, start)
         whole.buffer = self
         return np.ndarray(shape, dtype, whole, offset)
 
@@ -73,7 +79,7 @@ class _Owned(np.ndarray):
     """The base of all views of a buffer.
 
     NumPy skips from a view to its base's base only if that has the view's own type. The
-    base here is a bytearray or an mmap, so the chain to the buffer never gets lost.
+    base here is no array, so the chain to the buffer never gets lost.
     """
 
     __slots__ = ("buffer",)
@@ -199,9 +205,14 @@ def _rounded(nbytes: int) -> int:
 
 
 def _new_block(size: int) -> Block:
-    memory: bytearray | mmap.mmap
-    if size < LARGE:
+    memory: Owner
+    if size < MIDDLE:
         memory, alignment = bytearray(size + ALIGNMENT), ALIGNMENT
+    elif size < LARGE:
+        # A bytearray is zeroed: its pages are touched here, by one thread.
+        fresh = np.empty(size + ALIGNMENT, np.uint8)
+        memory = (ctypes.c_char * len(fresh)).from_buffer(fresh.data)
+        alignment = ALIGNMENT
     else:
         memory, alignment = _map(size + HUGE_PAGE), HUGE_PAGE
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -12,6 +12,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.late import number
 from treadle.ops import complex as parts
+from treadle.ops import reflected
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.gather import take_along_axis
@@ -41,8 +42,12 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
+    Step,
     copied,
+    exceeds,
+    if_needed,
     lead_of,
+    most,
     named,
     nan_if_failed,
     nbytes_behind,
@@ -89,6 +94,10 @@ _LARGE = 128
 """From this order on, matrices of eigenvectors are laid out for caches."""
 
 
+_AT_ONCE = 192
+"""Up to this order, eigenvectors are multiplied with their base by one call."""
+
+
 def _is_large(n: int) -> int:
     return int(n >= _LARGE)
 
@@ -127,7 +136,7 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
     uplo = "U" if params["lower"] else "L"
     name = named(a.dtype, "heevd" if dtypes.is_complex(a.dtype) else "syevd")
     args = "V" if vectors else "N", uplo, n, matrix, n, At(1), *work.args(a.dtype)
-    steps = [
+    steps: list[Step] = [
         RoutineCall("bytes", (matrix, At(0), nbytes_behind(a, lead))),
         RoutineCall(name, args),
     ]
@@ -138,27 +147,30 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
         square, line = (n * apart * size * is_large, 2 * n * size * is_large)
         blocks += [square, square, line, 64]
         large = _large_steps(a.dtype, n, uplo, work, places[3:])
-        steps += [step._replace(needed=is_large) for step in large]
+        steps += if_needed(is_large, large)
+        blocks[0] = most(blocks[0], number(_large_length, (n,)) * size)
     else:
         blocks.append(nbytes_behind(a, lead))
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
     return Script(lead, tuple(blocks), (*steps, *failed))
 
 
+def _large_length(n: int) -> int:
+    return reflected.length(n, n, n) if _is_large(n) else 0
+
+
 def _large_steps(
     dtype: np.dtype, n: int, uplo: str, work: _Work, places: Sequence[At]
-) -> list[RoutineCall]:
+) -> list[Step]:
     """What ?SYEVD does, with matrices of rows that do not fall into few sets of a
-    cache."""
+    cache, and a product that threads share."""
     matrix, found, lines, scale = places
     letter, of_reals = partial(named, dtype), partial(named, dtypes.to_real(dtype))
     apart, size, zero = stride_of(n, dtype), dtype.itemsize, dtype.type(0)
-    is_complex = dtypes.is_complex(dtype)
-    parts, kind = (2, "he") if is_complex else (1, "sy")
+    parts, kind = (2, "he") if dtypes.is_complex(dtype) else (1, "sy")
     below, factors, rest = lines, lines.plus(n * size), work.args(dtype)
-    apply = letter("unmtr" if is_complex else "ormtr")
     numbers, real_size = n * apart * parts, size // parts
-    steps = [
+    steps: list[Step] = [
         RoutineCall(letter("laset"), ("A", apart, n, zero, zero, matrix, apart)),
         RoutineCall(letter("lacpy"), (uplo, n, n, At(0), n, matrix, apart)),
         RoutineCall("exponent", (scale, matrix, numbers, real_size)),
@@ -168,17 +180,36 @@ def _large_steps(
             (uplo, n, matrix, apart, At(1), below, factors, *rest[:2], STATUS),
         ),
         RoutineCall(letter("stedc"), ("I", n, At(1), below, found, apart, *rest)),
-        RoutineCall(
-            apply,
-            (
-                *("L", uplo, "N", n, n, matrix, apart, factors, found, apart),
-                *(*rest[:2], STATUS),
-            ),
-        ),
+        *_multiplied(dtype, n, uplo, (matrix, factors, found), work),
         RoutineCall(of_reals("scal"), (n, scale.plus(real_size), At(1), 1)),
         copied(dtype, (At(2), n), (found, apart), n, n),
     ]
     return [step._replace(sound=True) for step in steps]
+
+
+def _multiplied(
+    dtype: np.dtype, n: int, uplo: str, places: tuple[At, At, At], work: _Work
+) -> list[Step]:
+    """Eigenvectors of the tridiagonal form multiplied with the base that leads to it.
+
+    places: of the reflections, of their factors, and of the vectors.
+    """
+    (matrix, factors, found), apart = places, stride_of(n, dtype)
+    matrices = matrix, apart, factors, found, apart
+    args = "L", uplo, "N", n, n, *matrices, *work.args(dtype)[:2], STATUS
+    if dtypes.is_complex(dtype):
+        return [RoutineCall(named(dtype, "unmtr"), args)]
+    at_once = RoutineCall(named(dtype, "ormtr"), args)
+    size, backward = dtype.itemsize, uplo == "U"
+    vectors = matrix.plus(apart * size if backward else size), apart
+    base = reflected.Reflections(dtype, n - 1, n - 1, vectors, False, factors, backward)
+    target = found if backward else found.plus(size)
+    parts = reflected.steps(base, n, (target, apart), work.numbers)
+    has_parts = exceeds(n, _AT_ONCE)
+    return [
+        at_once._replace(needed=exceeds(_AT_ONCE + 1, n)),
+        *if_needed(has_parts, parts),
+    ]
 
 
 def _eigh_jvp(

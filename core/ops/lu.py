@@ -24,15 +24,18 @@ from treadle.ops.matrix import (
 )
 from treadle.ops.movement import broadcast_in_dim, move_axis, reshape
 from treadle.ops.shape import pad, slice_axis
-from treadle.ops.triangular import LOWER, triangular_solve
+from treadle.ops.triangular import LOWER, SIDES, triangular_solve
 from treadle.trace.lowering import Routine
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.routine import (
     STATUS,
     At,
+    Rounds,
     RoutineCall,
     Script,
     Small,
+    Varied,
+    blocks_of,
     lead_of,
     least,
     named,
@@ -179,20 +182,23 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
     rows, columns = b.shape[-2:]
     one, nbytes = a.dtype.type(1), columns * a.dtype.itemsize
     target = At(5) if turned else At(4)
+    some = Varied(columns, by_part=-SIDES, most=SIDES)
+    sides = Varied(target, by_part=SIDES * a.dtype.itemsize)
 
     def solve(uplo: str, diagonal: str) -> RoutineCall:
         how = "R", uplo, "N" if turned else "T", diagonal
-        args = (*how, columns, rows, one, At(1), rows, target, columns)
+        args = (*how, some, rows, one, At(1), rows, sides, columns)
         return RoutineCall(named(a.dtype, "trsm"), args)
 
-    both = solve("L", "U"), solve("U", "N")
+    both = [solve("L", "U"), solve("U", "N")]
+    parts = blocks_of(columns, SIDES), 0
     small = Small("lu_solve", a.dtype, (rows, columns, 4 * turned))
     if not turned:
         move = RoutineCall("rows", (At(4), At(3), At(2), rows, nbytes, 0))
-        return Script(lead, (), (move, *both), small)
+        return Script(lead, (), (move, Rounds(1, parts, tuple(both))), small)
     steps = (
         RoutineCall("bytes", (target, At(3), rows * nbytes)),
-        *reversed(both),
+        Rounds(1, parts, tuple(both[::-1])),
         RoutineCall("rows", (At(4), target, At(2), rows, nbytes, 1)),
     )
     return Script(lead, (rows * nbytes,), steps, small)

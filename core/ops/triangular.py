@@ -32,13 +32,15 @@ from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.routine import (
     STATUS,
     At,
+    Rounds,
     RoutineCall,
     Script,
     Small,
+    Varied,
+    blocks_of,
     lead_of,
     named,
     nan_if_failed,
-    nbytes_behind,
     stride_of,
 )
 from treadle.trace.value import typeof
@@ -103,6 +105,9 @@ cholesky = Op(
 """The lower triangular L with L Lᴴ = A, a Hermitian matrix whose lower triangle alone
 is read. Not-a-number where A is not positive definite."""
 
+SIDES = 128
+"""Right sides that a thread solves for at once."""
+
 # triangular_solve ---------------------------------------------------------------------
 
 
@@ -163,17 +168,23 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
         "T" if params["transposed"] else "N",
         "U" if params["unit_diagonal"] else "N",
     )
-    steps = (
-        RoutineCall("bytes", (At(2), At(1), nbytes_behind(b, lead))),
-        RoutineCall(
-            named(a.dtype, "trsm"),
-            (*how, columns, rows, one, At(0), n, At(2), columns),
-        ),
+    # Right sides lie one beside the other, or are rows.
+    sides, others = (columns, rows) if params["left"] else (rows, columns)
+    apart = a.dtype.itemsize * (1 if params["left"] else columns)
+    count = Varied(sides, by_part=-SIDES, most=SIDES)
+    sizes = (count, others) if params["left"] else (others, count)
+    source, to = (Varied(At(i), by_part=SIDES * apart) for i in (1, 2))
+    move = "A", *sizes, source, columns, to, columns
+    solve = *how, *sizes, one, At(0), n, to, columns
+    calls = (
+        RoutineCall(named(a.dtype, "lacpy"), move),
+        RoutineCall(named(a.dtype, "trsm"), solve),
     )
+    steps = (Rounds(1, (blocks_of(sides, SIDES), 0), calls),)
     names = "left", "lower", "transposed", "unit_diagonal"
     flags = sum([params[name] << i for i, name in enumerate(names)])
-    sizes = n, columns if params["left"] else rows, flags
-    return Script(lead, (), steps, Small("triangular_solve", a.dtype, sizes))
+    small = Small("triangular_solve", a.dtype, (n, sides, flags))
+    return Script(lead, (), steps, small)
 
 
 def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

@@ -15,7 +15,8 @@ from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
-from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
+from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes, turns_as_rows
+from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
@@ -82,9 +83,11 @@ class _Lower(Rewriter):
         others, depends on which have one element: it is not for all sizes the same.
         """
         sums, free = len(eq.params["contract"][0]), _free(eq)
+        if not sums:
+            return True
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
-        return not sums or not all(free)
+        return not all(free)
 
     def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         found = self._without_kernel(eq, x, y)
@@ -122,11 +125,43 @@ class _Lower(Rewriter):
     def _without_kernel(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         """The product with other operands, where no matrix kernel has it or gains by
         it; else None."""
-        if eq.op is dot_general and (
-            _is_long(eq.outputs[0].type.dtype) or self._is_thin(eq)
-        ):
+        if eq.op is not dot_general:
+            return None
+        if _is_long(eq.outputs[0].type.dtype) or self._is_thin(eq):
             return self._sum_of_products(eq, x, y)
-        return None
+        return self._of_several_axes(eq)
+
+    def _of_several_axes(self, eq: Equation) -> Atom | None:
+        """The sum of the products of two vectors of which a reshape has made one or
+        both, along the axes that the first such was made of; else None.
+
+        Whether the other was made of the same axes, some sizes answer alike that
+        differ for others: it does not matter.
+        """
+        several = len(eq.params["contract"][0]) > 1
+        if several or any(_free(eq)) or any(eq.params["batch"]):
+            return None
+        before = [self._before(a) for a in eq.inputs]
+        made = [a.type.shape for a in before if a.type.ndim > 1]
+        shape = made[0] if made else eq.inputs[0].type.shape
+        sides = []
+        for a, whole in zip(eq.inputs, before, strict=True):
+            found = self.read(whole)
+            if not same_shape(whole.type.shape, shape):
+                (found,) = self.emit(
+                    reshape, [self.read(a)], {"shape": shape}, eq.source
+                )
+            sides.append(found)
+        axes = tuple(range(len(shape)))
+        params = {"contract": (axes, axes), "batch": ((), ())}
+        flat = Equation(dot_general, sides, params, eq.outputs, eq.source)
+        return self._sum_of_products(flat, *sides)
+
+    def _before(self, a: Atom) -> Atom:
+        """What reshapes have made a vector of."""
+        while (maker := self.makers.get(a)) is not None and maker.op is reshape:
+            (a,) = maker.inputs
+        return a
 
     def _as_rows(self, eq: Equation, x: Atom, y: Atom, halves: bool = False) -> Atom:
         """The product with its operands exchanged."""
@@ -277,9 +312,10 @@ class _Lower(Rewriter):
         return a, batch, free, ()
 
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
-        """What a sum of products adds: of floats, without rounding the product."""
+        """What a sum of products adds: of floats, without rounding the product. A
+        product that nothing is added to keeps the sign of its zeros."""
         dtype = spread[0].type.dtype
-        if not dtypes.is_float(dtype):
+        if not dtypes.is_float(dtype) or not eq.params["contract"][0]:
             return self.emit(mul, spread, {}, eq.source)[0]
         zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
         operands = [*spread, zero]
@@ -328,8 +364,9 @@ _TERMS = 4
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     """Whether the second operand has a few columns, or leaves much of the last vectors
     empty, and the first, which is summed over its slower axes, less of its own: as in
-    the gradient of a matrix of weights that makes a few numbers. Elements have the same
-    bits either way, so that open sizes count as in the trace."""
+    the gradient of a matrix of weights that makes a few numbers; or very few, whatever
+    the first is summed over. Elements have the same bits either way, so that open sizes
+    count as in the trace."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
     if any(eq.params["batch"]):
@@ -339,9 +376,11 @@ def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
         for shape, free in ((x, free_x), (y, free_y))
     )
     fastest = [_fastest(a, makers) for a in eq.inputs]
-    if fastest[0] not in free_x or fastest[1] not in free_y:
-        return False
     terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    if fastest[0] not in free_x:
+        return turns_as_rows(rows, columns, terms)
+    if fastest[1] not in free_y:
+        return False
     return columns > 1 and fills_as_rows(rows, columns, terms)
 
 
@@ -355,13 +394,17 @@ def _fastest(a: Atom, makers: Mapping[Atom, Equation]) -> int:
 
 def _may_merge(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     """Whether a reshape makes an axis of several, for some sizes. It does not if there
-    is one to cut, or if it leaves out the last axis of the parts of complex numbers."""
+    is one to cut, or if it leaves out the last axis of the parts of complex numbers or
+    those along which an index that is data has chosen one."""
     x, shape = eq.inputs[0], eq.outputs[0].type.shape
     sliced = makers.get(x)
     whole = makers.get(sliced.inputs[0]) if sliced and sliced.op is slice_ else None
     before = x.type.shape
     if whole and whole.op is parts and before[-1] == 1:
         before = before[:-1]
+    if sliced and sliced.op is dynamic_slice:
+        starts = zip(before, sliced.inputs[1:], strict=True)
+        before = (*(n for n, start in starts if type(start) is Lit or not one(n)),)
     return len(before) > 1 and not same_shape(before, shape)
 
 

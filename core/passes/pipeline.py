@@ -11,6 +11,7 @@ import numpy as np
 from treadle.ir.graph import Equation, Graph
 from treadle.passes.algebra import simplify
 from treadle.passes.blocks import lower_blocks
+from treadle.passes.borders import compute_in_blocks
 from treadle.passes.checks import lower_checks
 from treadle.passes.contractions import lower_contractions
 from treadle.passes.conversions import fuse_conversions
@@ -69,8 +70,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         drop_unread,  # leaves consts of loops that nothing reads any more
         hoist_invariant,  # needs simplified bodies; emits new equations outside
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
-        # ensures: products of dtypes that the matrix kernel knows
-        partial(lower_contractions, widen=wide, multiplied=multiplied),
+        partial(lower_contractions, widen=wide, multiplied=multiplied),  # known dtypes
         lower_sorts,  # ensures: only unsigned integers are ordered
         turn_rows,  # needs inlined calls; leaves dead transpositions, and pairs of them
         simplify,
@@ -78,12 +78,11 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
-        # needs placed roundings; leaves halves and float32 mixed in products
-        partial(fuse_conversions, multiplied=multiplied.matrices),
-        # needs simplified conversions; leaves small integers in products of 32 bits
-        partial(fuse_integers, integers=target.integers),
+        partial(fuse_conversions, multiplied=multiplied.matrices),  # needs roundings
+        partial(fuse_integers, integers=target.integers),  # needs simplified casts
         partial(read_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
+        compute_in_blocks,  # needs placed roundings; leaves pieces in `assemble`
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 

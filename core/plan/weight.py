@@ -4,6 +4,8 @@ that makes a kernel faster, which is worth its compilation only if that matters.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +28,7 @@ from treadle.plan.cost import points
 from treadle.plan.schedule import programs
 from treadle.trace.routine import Attention
 
-_START = 3000
+START = 3000
 """What it takes to begin a kernel."""
 _PER_FLOP = 0.25
 """Of products, which do several at once."""
@@ -60,7 +62,7 @@ def _count(kernels: Kernels, times: int, rows: dict[Nest, float]) -> None:
             assert isinstance(kernel, Launch)
             rows[kernel.nest] = rows.get(kernel.nest, 0) + _rows(kernel) * times
         for inner in programs(kernel):
-            _count(inner, times * _turns(kernel), rows)
+            _count(inner, times * turns(kernel), rows)
 
 
 def _is_short(kernel: Kernel) -> bool:
@@ -73,7 +75,7 @@ def _rows(launch: Launch) -> int:
     return math.prod([hint(n) for n in (*launch.outer, *launch.mid)])
 
 
-def _turns(kernel: Kernel) -> int:
+def turns(kernel: Kernel) -> int:
     """How often a kernel runs the programs in it."""
     if isinstance(kernel, Repeat):
         return hint(kernel.length)
@@ -84,27 +86,41 @@ def _with(kernels: Kernels, whole: float, rows: dict[Nest, float]) -> Kernels:
     """The kernels with the parts of a program's work that are their rows' parts among
     the rows of equal nests: these are compiled once."""
 
-    def done(kernel: Kernel) -> Kernel:
-        if _is_short(kernel):
-            assert isinstance(kernel, Launch)
-            part = _rows(kernel) / max(rows[kernel.nest], 1)
-            return kernel._replace(whole=max(1, int(whole * part)))
-        if isinstance(kernel, Repeat):
-            return kernel._replace(body=_with(kernel.body, whole, rows))
-        if isinstance(kernel, RepeatWhile):
-            test, body = (_with(p, whole, rows) for p in programs(kernel))
-            return kernel._replace(test=test, body=body)
-        if isinstance(kernel, Choose):
-            branches = [_with(p, whole, rows) for p in kernel.branches]
-            return kernel._replace(branches=tuple(branches))
-        return kernel
+    def weighed(launch: Launch) -> Launch:
+        if not _is_short(launch) or launch.nest not in rows:
+            return launch
+        part = _rows(launch) / max(rows[launch.nest], 1)
+        return launch._replace(whole=max(1, int(whole * part)))
 
+    return relaunched(kernels, weighed)
+
+
+def relaunched(kernels: Kernels, change: Callable[[Launch], Launch]) -> Kernels:
+    """The kernels with other launches for some, wherever they are in a program."""
     entries = []
     for entry in kernels.entries:
-        kernel = done(entry.kernel)
+        kernel = _relaunched(entry.kernel, change)
         same = kernel is entry.kernel
         entries.append(entry if same else entry._replace(kernel=kernel))
     return kernels._replace(entries=tuple(entries))
+
+
+def _relaunched(kernel: Kernel, change: Callable[[Launch], Launch]) -> Kernel:
+    if isinstance(kernel, Launch):
+        return change(kernel)
+    if isinstance(kernel, ProductKernel) and kernel.epilogue is not None:
+        launch = change(kernel.epilogue)
+        same = launch is kernel.epilogue
+        return kernel if same else replace(kernel, epilogue=launch)
+    if isinstance(kernel, Repeat):
+        return kernel._replace(body=relaunched(kernel.body, change))
+    if isinstance(kernel, RepeatWhile):
+        test, body = (relaunched(p, change) for p in programs(kernel))
+        return kernel._replace(test=test, body=body)
+    if isinstance(kernel, Choose):
+        branches = [relaunched(p, change) for p in kernel.branches]
+        return kernel._replace(branches=tuple(branches))
+    return kernel
 
 
 @lru_cache(maxsize=4096)
@@ -115,21 +131,22 @@ def instructions(nest: Nest) -> int:
 
 def _work_of(kernels: Kernels) -> float:
     """In instructions on an element, as nests have them."""
-    return sum([_START + _work(e.kernel) for e in kernels.entries])
+    return sum([START + work(e.kernel) for e in kernels.entries])
 
 
-def _work(kernel: Kernel) -> float:
+def work(kernel: Kernel) -> float:
+    """What a kernel does, in instructions on an element, as nests have them."""
     if isinstance(kernel, Launch):
         return hint(points(kernel)) * instructions(kernel.nest)
     if isinstance(kernel, ProductKernel):
         own = hint(kernel.contraction.flops) * _PER_FLOP
-        return own + (_work(kernel.epilogue) if kernel.epilogue else 0)
+        return own + (work(kernel.epilogue) if kernel.epilogue else 0)
     if isinstance(kernel, Sort):
         return hint(kernel.rows * kernel.length) * _PER_PLACE
     if isinstance(kernel, Copy):
         return _moved([kernel.target.type])
     if isinstance(kernel, Repeat | RepeatWhile):
-        return sum(map(_work_of, programs(kernel))) * _turns(kernel)
+        return sum(map(_work_of, programs(kernel))) * turns(kernel)
     if isinstance(kernel, Choose):
         return max(map(_work_of, kernel.branches))
     moved = _moved([t for types in kernel.types for t in types])

@@ -39,9 +39,24 @@ class At(NamedTuple):
 
 STATUS = At(-1)
 
-Argument = str | int | np.generic | At | Function
-"""A letter, an integer, a number of the matrices' dtype, memory, or (of a step that is
-a function from outside) that function."""
+
+class Varied(NamedTuple):
+    """A whole number or an address that differs among rounds and their parts.
+
+    first: that of the first part of the first round.
+    by_round, by_part: what each round and each part adds (bytes to an address).
+    most: a whole number is never larger.
+    """
+
+    first: int | At
+    by_round: int = 0
+    by_part: int = 0
+    most: int = 1 << 62
+
+
+Argument = str | int | np.generic | At | Varied | Function
+"""A letter, an integer, a number of the matrices' dtype, memory, one that varies (in
+`Rounds`), or (of a step that is a function from outside) that function."""
 
 
 class RoutineCall(NamedTuple):
@@ -62,11 +77,17 @@ class RoutineCall(NamedTuple):
     - "exponent" (to, numbers, n, itemsize): the power of two that brings the largest of
       n real numbers (as many as vectors have lanes, or more) to between 1 and 2, and
       its inverse; a failure if some are not finite;
-    - "finite" (numbers, n, itemsize): a failure if some of n real numbers are not.
+    - "finite" (numbers, n, itemsize): a failure if some of n real numbers are not;
+    - "nonzero" (numbers, n, itemsize): n real numbers that are less than the unit
+      roundoff of numbers around 1 become as large as that;
+    - "counted" (to, n, period): n integers of 64 bits that count from 1 up to a period,
+      again and again;
+    - "failures" (reports, n): a failure if some of n integers of 64 bits are not 0.
 
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
     needed: 0 if it never happens, for matrices of these sizes.
     sound: whether it happens only if nothing has failed for this matrix.
+    leads: of `Rounds`, whether it happens only in the first part of each.
     """
 
     name: str
@@ -74,6 +95,40 @@ class RoutineCall(NamedTuple):
     failed: bool = False
     needed: int = 1
     sound: bool = False
+    leads: bool = False
+
+
+class Rounds(NamedTuple):
+    """Steps that are done in rounds, one after the other, of parts that do not depend
+    on each other: threads take these, as many as there are.
+
+    times: how many rounds.
+    parts: of the first round, and what each round adds.
+    steps: those of a part, in order.
+    needed, sound: as of a `RoutineCall`.
+    skipped: if parts do not wait for each other between rounds, either, and a part is
+      to do all of its rounds at once, so that what it works on stays in a cache: how
+      many rounds the first part leaves out, and how many more each one after it.
+    """
+
+    times: int
+    parts: tuple[int, int]
+    steps: tuple[RoutineCall, ...]
+    needed: int = 1
+    sound: bool = False
+    skipped: tuple[int, int] | None = None
+
+    @property
+    def failed(self) -> bool:
+        return False
+
+    @property
+    def name(self) -> str:
+        """Those of what is called."""
+        return " ".join([step.name for step in self.steps])
+
+
+Step = RoutineCall | Rounds
 
 
 class Small(NamedTuple):
@@ -107,14 +162,16 @@ class Script(NamedTuple):
 
     lead: int
     work: tuple[int, ...]
-    steps: tuple[RoutineCall, ...]
+    steps: tuple[Step, ...]
     small: Small | None = None
 
     @property
     def function(self) -> Function | None:
         """The function from outside that it calls, if it does."""
         first = self.steps[0]
-        return first.args[0] if first.name == FUNCTION else None  # type: ignore[return-value]
+        if isinstance(first, Rounds) or first.name != FUNCTION:
+            return None
+        return first.args[0]  # type: ignore[return-value]
 
     @property
     def called(self) -> str:
@@ -246,6 +303,15 @@ def most(a: int, b: int) -> int:
     return number(max, (a, b))
 
 
+def exceeds(a: int, b: int) -> int:
+    """1 if a is larger than b, else 0."""
+    return number(_exceeds, (a, b))
+
+
+def _exceeds(a: int, b: int) -> int:
+    return int(a > b)
+
+
 _SET_BYTES = 512
 """Rows as many bytes apart as some of these fall into few sets of a cache."""
 
@@ -258,6 +324,15 @@ def stride_of(n: int, dtype: np.dtype) -> int:
 
 def _stride(n: int, itemsize: int) -> int:
     return n if n * itemsize % _SET_BYTES else n + 64 // itemsize
+
+
+def blocks_of(n: int, width: int) -> int:
+    """How many blocks of this width n columns are; the last one may be narrower."""
+    return number(_blocks, (n, width))
+
+
+def _blocks(n: int, width: int) -> int:
+    return -(-n // width)
 
 
 def copied(
@@ -284,15 +359,22 @@ def nan_if_failed(block: int, t: ArrayType, lead: int) -> RoutineCall:
     return filled(At(block), t, size, 1, t.dtype.type(np.nan), failed=True)
 
 
-def if_finite(
-    a: ArrayType, lead: int, steps: Sequence[RoutineCall]
-) -> tuple[RoutineCall, ...]:
+def if_finite(a: ArrayType, lead: int, steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps, for matrices of finite numbers (the first operand) alone; others have
     failed: LAPACK may not come back from them."""
     real = np.finfo(a.dtype).dtype.itemsize
     count = math.prod(a.shape[lead:]) * (a.dtype.itemsize // real)
     guarded = [s if s.failed else s._replace(sound=True) for s in steps]
     return RoutineCall("finite", (At(0), count, real)), *guarded
+
+
+def if_needed(needed: int, steps: Sequence[Step]) -> list[Step]:
+    """The steps, none of which happens if that is 0."""
+    return [s._replace(needed=number(_both, (s.needed, needed))) for s in steps]
+
+
+def _both(a: int, b: int) -> int:
+    return int(a and b)
 
 
 def filled(

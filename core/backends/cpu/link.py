@@ -26,9 +26,9 @@ from treadle.backends.cpu.run.executor import (
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.sources import (
     launch_source,
-    nest_source,
     product_source,
     sources_of,
+    tile_source,
 )
 from treadle.errors import InternalError
 from treadle.ir.filled import filled_with, sizes_in
@@ -227,7 +227,7 @@ class Linked(LoopCommands):
         words[Word.OWN : Word.OWN_STRIDE + 1] = self._own(step)
         launch = step.product.epilogue
         if launch is not None:
-            words[Word.EPILOGUE] = Function(nest_source(launch.nest, "tile").key)
+            words[Word.EPILOGUE] = Function(tile_source(launch).key)
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)

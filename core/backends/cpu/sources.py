@@ -15,8 +15,10 @@ from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.emit.known import knowing
-from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.nest import WHOLE, emit
 from treadle.backends.cpu.emit.points import points_entry
+from treadle.backends.cpu.emit.row import is_whole
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.emit.short import may_have_short_rows
@@ -62,32 +64,63 @@ _LONG = 1000
 """What other kernels than nests take to compile, in instructions of a nest."""
 
 
+_SLIGHT = "slight "
+
+
 def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} {nest.digest}"
 
 
-_symbols: dict[tuple[Nest, str], native.Source] = {}
+_symbols: dict[tuple[Nest, str, bool], native.Source] = {}
 
 
-def nest_source(nest: Nest, entry: str) -> native.Source:
-    """The kernel of a nest, by structure."""
-    found = _symbols.get((nest, entry))
+def nest_source(nest: Nest, entry: str, slight: bool = False) -> native.Source:
+    """The kernel of a nest, by structure. slight: whether it hardly counts what its
+    code is like: its results are the same to the bit."""
+    found = _symbols.get((nest, entry, slight))
     if found is None:
         key = _key(nest, entry)
-        symbol = "nest_" + key[-16:]
+        names = {WHOLE: "whole_"}.get(entry, "nest_"), key[-16:]
+        symbol = ("slight_" if slight else "") + "".join(names)
         # Level 2 compiles a tenth longer, and nests run no faster for it.
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry), level=1)
-        _symbols[nest, entry] = found
+        found = native.Source(
+            f"{_SLIGHT}{key}" if slight else key,
+            symbol,
+            lambda: emit(nest, symbol, entry),
+            level=0 if slight else 1,
+            within=_within(nest, entry, slight),
+        )
+        _symbols[nest, entry, slight] = found
     return found
+
+
+def _within(nest: Nest, entry: str, slight: bool) -> tuple[str, ...]:
+    """The keys of kernels that do all that one does, and no less well."""
+    better = [_key(nest, entry)] if slight else []
+    if entry == WHOLE:
+        key = _key(nest, "task")
+        better += [key, f"{_SLIGHT}{key}"] if slight else [key]
+    return tuple(better)
 
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    return nest_source(launch.nest, _entry(launch))
+    return nest_source(launch.nest, _entry(launch), launch.slight)
+
+
+def tile_source(launch: Launch) -> native.Source:
+    """The kernel of a nest in the epilogue of a product."""
+    return nest_source(launch.nest, "tile", launch.slight)
 
 
 def _entry(launch: Launch) -> str:
     """The entry of `emit` that suits a launch, and is worth its compilation."""
+    entry, length = _entry_for(launch), launch.inner
+    whole = not is_dim(length) and is_whole(launch.nest, length, host_lanes())
+    return WHOLE if entry == "task" and whole else entry
+
+
+def _entry_for(launch: Launch) -> str:
     entry = knowing(launch, entry_for(launch))
     if entry == "task" and (points := points_entry(launch)):
         entry = points
@@ -109,9 +142,10 @@ def product_source(product: ProductKernel) -> native.Source:
         return bfloat.source(dtypes, _half_part(few))
     if isinstance(what, Contraction) and what.short:
         return integers.source(Dtypes(*what.dtypes))
-    if isinstance(what, ConvSpec) and (what.depthwise or what.half is not None):
-        return choice.source_of_halves(what, product.filter_gradient)
     if isinstance(what, ConvSpec):
+        own = choice.own_source(what, product.filter_gradient)
+        if own is not None:
+            return own
         sizes = what.y.taps, what.y.out, what.groups
         return gemm.source(what.dtype, _images(product.filter_gradient, *sizes))
     return gemm.source(what.dtype, _part(what))
@@ -251,7 +285,7 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
     if isinstance(kernel, ProductKernel):
         found = [product_source(kernel)]
         if kernel.epilogue is not None:
-            found.append(nest_source(kernel.epilogue.nest, "tile"))
+            found.append(tile_source(kernel.epilogue))
         return found
     if isinstance(kernel, Sort):
         itemsize = kernel.keys.type.dtype.itemsize
@@ -270,8 +304,10 @@ def lowered(kernels: Kernels) -> list[native.Source]:
         for kernel in [entry.kernel for entry in kernels.entries]:
             for source in _sources_of_one(kernel):
                 found[source.key] = source
-                size = len(kernel.nest.body) if isinstance(kernel, Launch) else _LONG
-                sizes[source.key] = size
+                sizes[source.key] = _LONG
+                if isinstance(kernel, Launch):
+                    size = len(kernel.nest.body)
+                    sizes[source.key] = size // 3 if kernel.slight else size
             for inner in programs(kernel):
                 # A loop over few numbers may be one function.
                 if isinstance(kernel, Choose) or not _only_nests(inner):

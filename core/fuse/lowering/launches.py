@@ -32,8 +32,8 @@ class Binding(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use, and `whole`: its part of its
-    program's work (`plan/weight.py`), 0 if that is not known."""
+    """A nest with the sizes and operands of one use; `whole`: its part of its program's
+    work (`plan/weight.py`), 0 if not known; `slight`: whether that hardly counts."""
 
     nest: Nest
     outer: tuple[int, ...]
@@ -41,6 +41,7 @@ class Launch(NamedTuple):
     inner: int
     bindings: tuple[Binding, ...]
     whole: int = 0
+    slight: bool = False
 
 
 def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
@@ -59,8 +60,7 @@ def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
 
 @dataclass
 class ProductKernel:
-    """A contraction or convolution c = a · b, its operands (stored values and offsets
-    in elements), and the nest fused into its epilogue."""
+    """c = a · b: stored values, from an element on; and the nest in its epilogue."""
 
     contraction: Contraction | ConvSpec
     a: tuple[Atom, int]

@@ -28,7 +28,7 @@ from treadle.np.order import argsort
 from treadle.np.places import where
 from treadle.np.reductions import all
 from treadle.np.shapes import expand_dims, matrix_transpose
-from treadle.ops import eigen, orthogonal, triangular
+from treadle.ops import eigen, orthogonal, singular, triangular
 from treadle.ops import lu as lu_ops
 from treadle.ops.arithmetic import add
 from treadle.run.array import Array
@@ -212,9 +212,9 @@ def svd(
     elif hermitian:
         found = _hermitian_svd(a, compute_uv)
     elif compute_uv:
-        found = orthogonal.svd(a, full=full_matrices, vectors=True)
+        found = singular.svd(a, full=full_matrices, vectors=True)
     else:
-        (s,) = orthogonal.svd(a, full=False, vectors=False)
+        (s,) = singular.svd(a, full=False, vectors=False)
         found = (None, s, None)
     if not compute_uv:
         return narrowed(found[1], dtype)

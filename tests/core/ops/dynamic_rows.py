@@ -30,6 +30,7 @@ from treadle.ops import (
     reduce,
     scatter,
     shape,
+    singular,
     slide,
     sort,
     triangular,
@@ -189,6 +190,16 @@ CONTRACTIONS = [
     _dot("outer", floats("n"), floats("m"), NONE, NONE),
     _dot("batched", floats("n m 4"), floats("4 n 5"), ((2,), (0,)), ((0,), (1,))),
     _dot("scores", floats("n m 4"), floats("n m 4"), ((2,), (2,)), ((0,), (0,))),
+]
+
+CONTRACTIONS += [
+    Row(dot.dot_general, *row)
+    for row in (
+        ("flat", lambda x, y: x.reshape(-1) @ y.reshape(-1), (MATRIX, MATRIX)),
+        ("turned", lambda x: x.reshape(-1) @ x.T.reshape(-1), (MATRIX,)),
+        ("a column", lambda x, y: x[:, 0] @ y, (MATRIX, floats("n"))),
+        ("by index", lambda x, y: x[:, y[0]] @ x[:, y[1]], (MATRIX, ints("2"))),
+    )
 ]
 
 RUNNING = [
@@ -428,9 +439,9 @@ FACTORS = [
         slow=True,
     ),
     Row(
-        orthogonal.svd,
+        singular.svd,
         "",
-        lambda a: orthogonal.svd(_apart(a), full=False, vectors=True),
+        lambda a: singular.svd(_apart(a), full=False, vectors=True),
         (floats("n n"),),
         slow=True,
     ),

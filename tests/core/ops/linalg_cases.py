@@ -16,7 +16,7 @@ from jax import lax
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.ops.cases import Case, Draw, complexes, normal
-from treadle.ops import condensed, eigen, lu, orthogonal, schur, triangular
+from treadle.ops import condensed, eigen, lu, orthogonal, schur, singular, triangular
 from treadle.trace.op import Op
 
 Finish = Callable[[Any, Any], Any]
@@ -132,7 +132,7 @@ def _qr(label: str, a: Draw, full: bool = False) -> Case:
 
 def _svd(label: str, a: Draw, full: bool = False) -> Case:
     return Finished(
-        orthogonal.svd,
+        singular.svd,
         lambda a: jnp.linalg.svd(a, full_matrices=full),
         (a,),
         {"full": full, "vectors": True},
@@ -262,7 +262,7 @@ ALL = [
     _svd("complex", apart(3, 2, imaginary=1)),
     _svd("full", apart(3, 3), full=True),
     Case(
-        orthogonal.svd,
+        singular.svd,
         lambda a: [jnp.linalg.svd(a, compute_uv=False)],
         (apart(2, 2, 3),),
         {"full": False, "vectors": False},

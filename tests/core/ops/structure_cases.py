@@ -19,8 +19,8 @@ from tests.core.ops.cases import (
     normal,
 )
 from treadle.control.softmax import softmax
-from treadle.ops import complex as complexnumbers
 from treadle.ops import (
+    assemble,
     cumulative,
     dot,
     identity,
@@ -31,6 +31,7 @@ from treadle.ops import (
     slide,
     sort,
 )
+from treadle.ops import complex as complexnumbers
 
 X = normal(2, 3, 4)
 
@@ -151,6 +152,12 @@ MOVEMENT = [
         lambda *xs: jnp.concatenate(xs, 1),
         (normal(2, 3, 4), normal(2, 1, 4), normal(2, 2, 4)),
         {"axis": 1},
+    ),
+    Case(
+        assemble.assemble,
+        lambda *xs: jnp.concatenate([xs[0], jnp.concatenate(xs[1:], 1)], 0),
+        (normal(1, 5), normal(2, 2), normal(2, 3)),
+        {"shape": (3, 5), "starts": ((0, 0), (1, 0), (1, 2))},
     ),
     Case(
         interleave.interleave,

@@ -10,6 +10,7 @@ import pytest
 import treadle as td
 from treadle.ops import (
     arithmetic,
+    assemble,
     cast,
     compare,
     conv,
@@ -74,6 +75,13 @@ BAD: list[tuple[Any, list[Any], dict[str, Any], type, str]] = [
     ),
     (shape.pad, [f(2), f()], {"padding": ((-3, 0, 0),)}, ValueError, "removes more"),
     (shape.concatenate, [f(2, 3), f(2, 4)], {"axis": 0}, ValueError, r"f32\[2,4\]"),
+    (
+        assemble.assemble,
+        [f(2), f(3)],
+        {"shape": (4,), "starts": ((0,), (2,))},
+        ValueError,
+        r"f32\[3\] at \(2,\) leaves \[4\]",
+    ),
     (interleave.interleave, [f(2), f(3)], {"turns": (2,)}, ValueError, r"f32\[3\]"),
     (reduce.reduce_sum, [f(2)], {"axes": (1,)}, ValueError, r"f32\[2\]"),
     (reduce.argmax, [f(2, 0)], {"axis": 1}, ValueError, "empty"),

@@ -42,6 +42,23 @@ def test_products_that_kernels_have_stay() -> None:
     assert untouched(plain, lambda x: tnp.exp(x), array(3))
 
 
+def test_vectors_that_are_rows_columns_or_flat_are_summed_where_they_lie() -> None:
+    x, y, i = array(3, 4), array(12), np.array(2, np.int32)
+    z = normal(3, 4)
+    for function, args in (
+        (lambda x, y: x.reshape(-1) @ y, (z, y)),
+        (lambda x, y: y @ (x * 2).reshape(-1), (z, y)),
+        (lambda x, y: x.reshape(-1) @ y.T.reshape(-1), (z, z)),
+        (lambda x, y: y.reshape(2, 6).reshape(-1) @ y, (z, y)),
+        (lambda x, y: x[0] @ y[1], (z, z)),
+        (lambda x, i: x[:, i] @ x[:, 0], (z, i)),
+        (lambda x, i: x[i] @ x.T, (z, i)),
+    ):
+        assert "dot_general" not in " ".join(ops(plain, function, *args))
+    # Of several results, each is a sum of the matrix kernel's.
+    assert "f32[4] dot_general" in ops(plain, lambda x, w: w[0] @ x, x, array(2, 3))
+
+
 def test_products_of_nothing_are_zeros() -> None:
     x, w = array(3, 0), array(0, 5)
     assert passed(plain, lambda x, w: x @ w, x, w)[:-1] == [
@@ -232,8 +249,16 @@ def test_few_columns_are_rows() -> None:
         "e:f32[40,3] = transpose[permutation=(1,0)] d",
         "return e",
     ]
+    # Very few, and long sums, whatever they run along.
+    assert lines(plain(traced(lambda x, w: x @ w, array(40, 700), w)))[1:] == [
+        "d:f32[3,40] = dot_general[contract=((0,),(1,)) batch=((),())] b a",
+        "e:f32[40,3] = transpose[permutation=(1,0)] d",
+        "return e",
+    ]
     # Not where operands are summed along what lies side by side, or in batches.
-    assert untouched(plain, lambda x, w: x @ w, array(40, 700), w)
+    assert untouched(plain, lambda x, w: x @ w, array(40, 700), array(700, 5))
+    assert untouched(plain, lambda x, w: x @ w, array(8, 700), w)
+    assert untouched(plain, lambda x, w: x @ w, array(40, 60), array(60, 3))
     assert untouched(plain, lambda x, w: x.T @ w.T, x, array(3, 700))
     assert untouched(
         plain,

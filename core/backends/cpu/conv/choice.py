@@ -13,6 +13,7 @@ from treadle.backends.cpu.conv import (
     winograd_halves,
     winograd_schedule,
 )
+from treadle.backends.cpu.conv.depthwise_rows import row_of_groups
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile
 from treadle.backends.cpu.run.native import Source
 from treadle.kernels.convolve import ConvSpec
@@ -25,7 +26,7 @@ def schedule(
 
     tile: of what is summed.
     """
-    if spec.depthwise:
+    if spec.depthwise or row_of_groups(spec) is not None:
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
     if on_tiles_schedule.takes(spec, filter_gradient):
         speed = kernel.unit().speed
@@ -41,10 +42,13 @@ def schedule(
     return winograd_schedule.schedule(spec, tile, threads)
 
 
-def source_of_halves(spec: ConvSpec, filter_gradient: bool) -> Source:
-    """The module that has the kernel of one of half floats, or of single channels."""
-    if spec.depthwise:
+def own_source(spec: ConvSpec, filter_gradient: bool) -> Source | None:
+    """The module that has the kernel of one of half floats, or of groups of few
+    channels; None of others."""
+    if spec.depthwise or row_of_groups(spec) is not None:
         return depthwise.source(spec)
+    if spec.half is None:
+        return None
     if on_tiles_schedule.takes(spec, filter_gradient):
         return on_tiles.source(spec, filter_gradient)
     if winograd_schedule.takes_tiles(spec, filter_gradient):

@@ -11,8 +11,8 @@ there are, and two loops are all that is needed::
             for each tap: up to four sums                      for each output: ... sums
 
 The second is the gradient by the filter. It adds to one of some partial sums, of which
-there are as many as the shape says; `sum_partials` adds them up. The outputs of a block
-follow each other in memory.
+there are as many as the shape says; `sum_partials` adds them up. The outputs of a line
+follow each other in memory. Groups of few channels are done so, too (`depthwise_rows`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
+from treadle.backends.cpu.conv.depthwise_blocks import (
+    Block,
+    Scratch,
+    below_bytes,
+    units,
+)
 from treadle.backends.cpu.conv.depthwise_pairs import emit_pair_sums
 from treadle.backends.cpu.conv.depthwise_rows import OUTPUTS as ROW_OUTPUTS
 from treadle.backends.cpu.conv.depthwise_rows import (
-    Row,
     emit_row_sums,
     emit_row_tile,
     row_of,
+    row_of_groups,
 )
 from treadle.backends.cpu.conv.depthwise_table import emit_met, emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
+from treadle.backends.cpu.conv.row_lanes import Row, emit_turns
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
@@ -43,7 +50,6 @@ from treadle.backends.cpu.gemm.parts import (
     emit_dispatch,
     minimum,
     offset,
-    own_scratch,
     share,
 )
 from treadle.backends.cpu.gemm.sweep import row_of_tile
@@ -73,7 +79,8 @@ def source(spec: ConvSpec) -> Source:
     of taps if there is one, to be loaded."""
     operands, _, dtype = spec.dtypes
     unit = bfloat_unit() if operands == bfloat16 else ""
-    return _source(dtype, operands, unit, row_of(spec))
+    row = row_of(spec) if spec.depthwise else row_of_groups(spec)
+    return _source(dtype, operands, unit, row)
 
 
 @functools.cache
@@ -102,6 +109,7 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
     names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, most + 1))
     b.lines.append(f"@tiles = internal constant [{most} x ptr] [{names}]")
     if row is not None:
+        emit_turns(b, machine, row)
         emit_row_sums(b, machine, row)
     emit_steps(b, machine)
     emit_table(b, machine)
@@ -121,7 +129,7 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
 _TILE = (
     "ptr %table, ptr %places, ptr %steps, i64 %count, ptr %factors, ptr %out, "
     "i64 %out_row, i64 %c0, i64 %c1, i64 %add, i64 %line, i64 %asked_y, i64 %asked_x, "
-    "i64 %below"
+    "i64 %below, i64 %apart"
 )
 
 
@@ -132,7 +140,8 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
     table to the pixel of a sum's product, the second of `steps` from `factors` to its
     factor. add: whether (1) to what is there. line: taps in a row, if pixels are to be
     asked for: those of so many last rows and columns of taps. below: how many bytes
-    from a pixel to what a row of outputs further down meets.
+    from a pixel to what a row of outputs further down meets. apart: and how many from
+    the factors of a channel to those of the next one in its group.
     """
     lanes = machine.tile.lanes
     with b.function(f"define internal void @tile_{sums}({_TILE})"):
@@ -305,88 +314,27 @@ def _emit_tiles(
         b(f"call void {function}({given})")
 
 
-class _Scratch:
-    """Where the parts of a thread's scratch are."""
-
-    def __init__(self, b: Builder, args: Args) -> None:
-        self.zeros = own_scratch(b, args)
-        self.taps, self.outputs, self.table, self.met = (
-            b.op(f"getelementptr i8, ptr {self.zeros}, i64 {args(word)}")
-            for word in (
-                DepthwiseWord.TAPS_OFFSET,
-                DepthwiseWord.OUTPUTS_OFFSET,
-                DepthwiseWord.TABLE_OFFSET,
-                DepthwiseWord.MET_OFFSET,
-            )
-        )
-
-
-class _Block:
-    """A block of outputs, whose table of pixels has been written.
-
-    first: the number of its first output in the image, of `count`.
-    """
-
-    def __init__(
-        self, b: Builder, machine: Machine, args: Args, scratch: _Scratch, unit: str
-    ) -> None:
-        across, down = args(DepthwiseWord.BLOCKS_X), args(DepthwiseWord.BLOCKS_Y)
-        rest = b.op(f"udiv i64 {unit}, {across}")
-        self.image = b.op(f"udiv i64 {rest}, {down}")
-        starts, counts = [], []
-        for number, size, out in (
-            (b.op(f"urem i64 {rest}, {down}"), DepthwiseWord.BLOCK_Y, ConvWord.OUT_Y),
-            (b.op(f"urem i64 {unit}, {across}"), DepthwiseWord.BLOCK_X, ConvWord.OUT_X),
-        ):
-            start = b.op(f"mul i64 {number}, {args(size)}")
-            left = b.op(f"sub i64 {args(out)}, {start}")
-            starts.append(start)
-            counts.append(minimum(b, left, args(size)))
-        (y0, x0), (rows, columns) = starts, counts
-        of = machine.operand
-        pixels = offset(b, of, args(Word.A, "ptr"), self.image, args(Word.A + 1))
-        b(
-            f"call void @table(ptr %args, ptr {scratch.table}, ptr {scratch.zeros}, "
-            f"ptr {pixels}, i64 {y0}, i64 {rows}, i64 {x0})"
-        )
-        line = b.op(f"mul i64 {y0}, {args(ConvWord.OUT_X)}")
-        self.first = b.op(f"add i64 {line}, {x0}")
-        self.count = b.op(f"mul i64 {rows}, {columns}")
-        self.rows, self.columns, self.y0 = rows, columns, y0
-
-
-def _units(b: Builder, args: Args) -> str:
-    blocks = b.op(
-        f"mul i64 {args(DepthwiseWord.BLOCKS_Y)}, {args(DepthwiseWord.BLOCKS_X)}"
-    )
-    return b.op(f"mul i64 {args(ConvWord.IMAGES)}, {blocks}")
-
-
-def _below(b: Builder, machine: Machine, args: Args) -> str:
-    """How many bytes lie between what an output meets and the one below it."""
-    line = b.op(f"mul i64 {args(Word.A + 2)}, {machine.operand.itemsize}")
-    return b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
-
-
 def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
     with b.function("define internal void @forward(ptr %args, i64 %task, i64 %slot)"):
         args = Args(b)
-        scratch = _Scratch(b, args)
+        scratch = Scratch(b, args)
         b(
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
-        channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
+        channels = args(ConvWord.CHANNELS)
+        taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {args(ConvWord.TAPS_X)}")
+        apart = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
         pixel = args(Word.C + 3)
         of = machine.result
         row = b.op(f"mul i64 {pixel}, {of.itemsize}")
         weights = args(Word.B, "ptr")
-        below = _below(b, machine, args)
-        with b.loop(*share(b, "%task", _units(b, args), args(Word.TASKS))) as unit:
-            block = _Block(b, machine, args, scratch, unit)
+        below = below_bytes(b, machine, args)
+        with b.loop(*share(b, "%task", units(b, args), args(Word.TASKS))) as unit:
+            block = Block(b, machine, args, scratch, unit)
             out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
-            out = offset(b, of, out, block.first, pixel)
+            out = offset(b, of, out, block.x0, pixel)
             with b.loop("0", block.rows) as line:
                 y = b.op(f"add i64 {block.y0}, {line}")
                 count = b.op(
@@ -401,18 +349,17 @@ def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
                 places = (
                     f"getelementptr [2 x i64], ptr {scratch.outputs}, i64 {skipped}"
                 )
-                start = b.op(f"mul i64 {line}, {block.columns}")
                 _emit_tiles(
                     b,
                     most,
                     block.columns,
                     b.op(places),
-                    (offset(b, of, out, start, pixel), row),
+                    (offset(b, of, out, y, args(Word.C + 2)), row),
                     f"ptr {scratch.table}, ptr {{places}}, ptr {met}, "
                     f"i64 {count}, ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, "
                     f"i64 {channels}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
                     f"i64 {args(DepthwiseWord.ASKED_Y)}, "
-                    f"i64 {args(DepthwiseWord.ASKED_X)}, i64 {below}",
+                    f"i64 {args(DepthwiseWord.ASKED_X)}, i64 {below}, i64 {apart}",
                 )
             last = b.op(f"add i64 {block.first}, {block.count}")
             where = (block.image, "0", block.first, last, "0", channels)
@@ -426,23 +373,23 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
         "define internal void @filter_gradient(ptr %args, i64 %task, i64 %slot)"
     ):
         args = Args(b)
-        scratch = _Scratch(b, args)
+        scratch = Scratch(b, args)
         b(
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
         channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
         apart = b.op(f"mul i64 {channels}, {machine.itemsize}")
-        size = b.op(f"mul i64 {taps}, {apart}")
-        partials, units = args(DepthwiseWord.PARTIALS), _units(b, args)
+        size = b.op(f"mul i64 {args(ConvWord.K)}, {apart}")
+        partials, count = args(DepthwiseWord.PARTIALS), units(b, args)
         base = args(Word.SCRATCH, "ptr")
         several = str(_CHANNELS * machine.tile.lanes)
         with b.loop(*share(b, "%task", partials, args(Word.TASKS))) as partial:
             skipped = b.op(f"mul i64 {partial}, {size}")
             sums = b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
             b(f"call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {size}, i1 false)")
-            with b.loop(*share(b, partial, units, partials)) as unit:
-                block = _Block(b, machine, args, scratch, unit)
+            with b.loop(*share(b, partial, count, partials)) as unit:
+                block = Block(b, machine, args, scratch, unit)
                 ct = args(Word.B, "ptr")
                 for index, word in ((block.image, 1), (block.first, 3)):
                     ct = offset(b, machine.operand, ct, index, args(Word.B + word))
@@ -458,7 +405,7 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
                             f"ptr {scratch.table}, ptr {{places}}, "
                             f"ptr {scratch.outputs}, i64 {block.count}, ptr {ct}, "
                             f"ptr {{out}}, i64 {{row}}, i64 {c0}, i64 {c1}, i64 1, "
-                            f"i64 0, i64 0, i64 0, i64 0",
+                            f"i64 0, i64 0, i64 0, i64 0, i64 0",
                         )
                     else:
                         ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
@@ -471,7 +418,7 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
 def _emit_rows_of_taps(
     b: Builder,
     machine: Machine,
-    given: tuple[Args, _Scratch, _Block],
+    given: tuple[Args, Scratch, Block],
     row: Row,
     operands: tuple[str, str, str],
 ) -> None:
@@ -483,7 +430,8 @@ def _emit_rows_of_taps(
     line = b.op(f"mul i64 {args(DepthwiseWord.LINE)}, 8")
     line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
     pixel = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
-    below, taps = _below(b, machine, args), args(ConvWord.K)
+    below, each = below_bytes(b, machine, args), args(ConvWord.GROUP_CHANNELS)
+    taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {row.taps}")
     asked = b.op(f"mul i64 {args(DepthwiseWord.ASKED_Y)}, {row.taps}")
     first = b.op(f"sub i64 {taps}, {asked}")
     with b.loop("0", taps, str(row.taps)) as tap:
@@ -492,7 +440,8 @@ def _emit_rows_of_taps(
         entry = b.op(f"getelementptr [2 x i64], ptr {scratch.taps}, i64 {tap}")
         skipped = b.op(f"load i64, ptr {entry}, align 8")
         table = b.op(f"getelementptr i8, ptr {scratch.table}, i64 {skipped}")
-        target = offset(b, machine, sums, tap, args(ConvWord.CHANNELS))
+        target = b.op(f"mul i64 {tap}, {each}")
+        target = offset(b, machine, sums, target, args(ConvWord.CHANNELS))
         b(
             f"call void @row_sums(ptr {table}, i64 {line}, i64 {block.rows}, "
             f"i64 {block.columns}, ptr {ct}, i64 {pixel}, ptr {target}, "

@@ -22,7 +22,8 @@ _LITTLE_WORK = 10
 class ColumnSweeps:
     """Emits blocks of a column nest. Made in the kernel's entry block.
 
-    vectors: how many a block has, if its ending is written once; else 0.
+    vectors: how many a block has, if its ending is written once; else 0. whole: whether
+    rows are known to be a multiple of the fewest vectors that are summed at once.
     """
 
     def __init__(
@@ -32,8 +33,9 @@ class ColumnSweeps:
         arguments: Arguments,
         lanes: int,
         vectors: int = 0,
+        whole: bool = False,
     ) -> None:
-        self.b, self.plan, self.lanes = b, plan, lanes
+        self.b, self.plan, self.lanes, self.whole = b, plan, lanes, whole
         self.arguments = arguments
         self.body = Body(b, plan, arguments, lanes)
         self._ending = Ending(b, plan, self.body, vectors) if vectors else None
@@ -65,7 +67,7 @@ class ColumnSweeps:
     def end(self, positions: Sequence[Word | str], first: str, end: str) -> None:
         """Emits what is left to do for the block of columns first..end."""
         if self._ending:
-            self._ending.run(positions, first, end)
+            self._ending.run(positions, first, end, self.whole)
 
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         self.body.prepare(sweep, held)

@@ -45,9 +45,16 @@ class Ending:
                 at = b.op(at) if copy else place
                 store(b, at, value, self._plan.nest.body[i].dtype, None)
 
-    def run(self, positions: Sequence[Word | str], first: str, end: str) -> None:
-        """Emits the ending of the columns first..end of a block."""
+    def run(
+        self, positions: Sequence[Word | str], first: str, end: str, whole: bool
+    ) -> None:
+        """Emits the ending of the columns first..end of a block. whole: whether these
+        are known to be whole vectors."""
         b, lanes, rest = self._b, self._body.lanes, first
+        if whole:
+            with b.loop(first, end, str(lanes)) as i:
+                self._vector(Frame(positions, 1, i), first)
+            return
         if not has_mask_registers():
             span = b.op(f"sub i64 {end}, {first}")
             rest = b.op(f"add i64 {first}, {b.op(f'and i64 {span}, {-lanes}')}")

@@ -31,7 +31,7 @@ from treadle.backends.cpu.emit.outer import (
     stepped,
 )
 from treadle.backends.cpu.emit.points import POINTS, Points, goes_by_points
-from treadle.backends.cpu.emit.row import RowSweeps
+from treadle.backends.cpu.emit.row import COPIES, RowSweeps
 from treadle.backends.cpu.emit.running_across import RunningAcross, runs_across
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.short import has_short_rows, short_rows
@@ -56,6 +56,9 @@ _COLUMN_WORK = 10
 instructions that take the time then, and they are written for each vector."""
 
 
+WHOLE = "whole"
+"""The entry for rows that need no masks."""
+
 ROW_TILE = 16
 """Rows that strided accesses visit together."""
 
@@ -64,7 +67,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     """The IR text of a module that defines `symbol` for this nest.
 
     Args:
-      entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
+      entry: "task" for ``void (ptr args, i64 task)``; `WHOLE` for the same, where rows
+        are whole turns (`row.is_whole`); "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
         same with short rows, "open" with both; any of these with a number of columns at
         its end, for which there is code beside; those of `points.py` for elementwise
@@ -86,12 +90,13 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
-        elif entry == POINTS and goes_by_points(nest):
-            _points_task(b, nest, arguments, lanes, wide)
+        elif entry.startswith(POINTS) and goes_by_points(nest):
+            known = entry.removeprefix(POINTS)
+            _points_task(b, nest, arguments, lanes, wide, known)
         elif nest.axis == "inner":
             _row_task(b, nest, arguments, lanes, entry, wide)
         else:
-            _column_task(b, nest, arguments, lanes)
+            _column_task(b, nest, arguments, lanes, entry == WHOLE)
         b("ret void")
     return b.text()
 
@@ -111,7 +116,8 @@ def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
 def _row_task(
     b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str, wide: int
 ) -> None:
-    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    whole = entry == WHOLE
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes, whole=whole)
     squares = None
     if entry in STEPS:
         squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
@@ -128,16 +134,16 @@ def _row_task(
         together.append(SeveralRows(b, nest, arguments, lanes))
     first, last = "0", _product(b, arguments.outer)
     low, high = "0", arguments.inner
-    split = split_axis(nest)
+    split, unit = split_axis(nest), COPIES * lanes if whole else lanes
     if split == "rows":
         first, last = _share(b, last, arguments.tasks)
     elif split == "inner":
-        low, high = _share_of_inner(b, arguments, lanes)
+        low, high = _share_of_inner(b, arguments, unit)
     elif split == "either":
         fewer = b.op(f"icmp slt i64 {last}, {arguments.tasks}")
         rows, columns = (
             _share(b, last, arguments.tasks),
-            _share_of_inner(b, arguments, lanes),
+            _share_of_inner(b, arguments, unit),
         )
         first, last, low, high = (
             b.op(f"select i1 {fewer}, i64 {x}, i64 {y}")
@@ -155,7 +161,7 @@ def _row_task(
                 squares.run(segment, low, high)
         return
     apart = None
-    if nest.outer == 1:  # of more dimensions, the last is often short
+    if nest.outer == 1 and not whole:  # of more dimensions, the last is often short
         length = b.op(f"sub i64 {high}, {low}")
         apart = goes_apart(b, nest, arguments, length, lanes)
     if together:
@@ -173,9 +179,9 @@ def _row_task(
 
 
 def _points_task(
-    b: Builder, nest: Nest, arguments: Arguments, lanes: int, wide: int
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, wide: int, known: str
 ) -> None:
-    points = Points(b, nest, arguments, wide)
+    points = Points(b, nest, arguments, wide, known)
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     joined = points.arguments
     first, last = _share(b, _product(b, joined.outer), arguments.tasks)
@@ -220,10 +226,13 @@ def _row_tiles(
             span = b.op(f"sub i64 {high}, {low}")
             rest = b.op(f"add i64 {low}, {b.op(f'and i64 {span}, {-sweeps.lanes}')}")
             columns(low, rest, masked=False)
-        columns(rest, high, masked=True)
+        if not sweeps.whole:
+            columns(rest, high, masked=True)
 
 
-def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+def _column_task(
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, whole: bool
+) -> None:
     vectors = [_column_vectors(nest, lanes)]
     width = str(vectors[0] * lanes)
     if _may_be_wide(nest, lanes):
@@ -236,10 +245,11 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
+    # An ending needs the stack, of which loops inside of loops would take more in each
+    # turn.
     ends = worth_ending(schedule(nest))
-    _column_blocks(
-        b, nest, arguments, lanes, sizes, (first, last), vectors, width, ends
-    )
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0], whole)
+    _column_blocks(b, arguments, sweeps, sizes, (first, last), vectors, width)
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -248,27 +258,24 @@ def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> N
     width = vectors * lanes
     sizes = [*arguments.outer, str(-(-int(arguments.inner) // width))]
     span = "0", str(math.prod(map(int, sizes)))
-    _column_blocks(b, nest, arguments, lanes, sizes, span, [vectors], str(width))
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    _column_blocks(b, arguments, sweeps, sizes, span, [vectors], str(width))
 
 
 def _column_blocks(
     b: Builder,
-    nest: Nest,
     arguments: Arguments,
-    lanes: int,
+    sweeps: ColumnSweeps,
     sizes: list[str],
     span: tuple[str, str],
     vectors: list[int],
     width: str,
-    ends: bool = False,
 ) -> None:
     """Emits the blocks of a span of collapsed indices of dimensions `sizes`.
 
-    vectors: that are summed at once, the most first. width: of a block. ends: whether
-    their ending is written once. (It needs the stack, of which loops inside of loops
-    would take more in each turn.)
+    vectors: that are summed at once, the most first. width: of a block.
     """
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0])
+    lanes = sweeps.lanes
     vectors = [*vectors, *([vectors[-1] // 2] if vectors[-1] > 4 else [])]
     with rows_of(b, arguments, sizes, *span) as (positions, block):
         first = low = b.op(f"mul i64 {block}, {width}")
@@ -282,8 +289,9 @@ def _column_blocks(
             with b.loop(low, stop, str(step)) as i:
                 sweeps.block(positions, i, copies, False, first)
             low = stop
-        with b.loop(low, end, str(lanes)) as i:
-            sweeps.block(positions, i, 1, True, first)
+        if not sweeps.whole:
+            with b.loop(low, end, str(lanes)) as i:
+                sweeps.block(positions, i, 1, True, first)
         sweeps.end(positions, first, end)
 
 
@@ -327,13 +335,12 @@ def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
     return first, last
 
 
-def _share_of_inner(b: Builder, arguments: Arguments, lanes: int) -> tuple[str, str]:
-    """The task's part of a row: whole vectors of it."""
-    vectors = _ceiling(b, arguments.inner, lanes)
-    first, last = _share(b, vectors, arguments.tasks)
+def _share_of_inner(b: Builder, arguments: Arguments, unit: int) -> tuple[str, str]:
+    """The task's part of a row, in units of so many elements."""
+    units = _ceiling(b, arguments.inner, unit)
+    first, last = _share(b, units, arguments.tasks)
     low, high = (
-        b.least(b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
-        for unit in (first, last)
+        b.least(b.op(f"mul i64 {n}, {unit}"), arguments.inner) for n in (first, last)
     )
     return low, high
 

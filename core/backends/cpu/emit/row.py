@@ -23,7 +23,7 @@ from treadle.backends.cpu.emit.running import (
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
 from treadle.backends.cpu.emit.turns import goes_by_turns
-from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
+from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, schedule
 from treadle.kernels.nest import PAIRED, Nest
 
 COPIES = 4
@@ -54,6 +54,14 @@ def has_single_vectors(nest: Nest, sweep: Sweep) -> bool:
     return unrolling(nest, sweep) > 1 and not goes_by_turns(nest, sweep)
 
 
+def is_whole(nest: Nest, length: int, lanes: int) -> bool:
+    """Whether rows of so many elements need no masks, and sums along them no more than
+    one block."""
+    sums = nest.axis == "inner" and any(s.reductions for s in schedule(nest).sweeps)
+    most = BLOCK_TURNS * lanes if sums else length
+    return 0 < length <= most and length % (COPIES * lanes) == 0
+
+
 class Part(NamedTuple):
     """The first lanes of a vector: a mask of them, and how many they are; as a number
     in `few` where that is known."""
@@ -67,7 +75,8 @@ class RowSweeps:
     """Emits rows of a row nest. Made in the kernel's entry block.
 
     one: whether a row is known to be one vector, or a part of one. scratch: where the
-    rows of kept values are, if not in the task's scratch.
+    rows of kept values are, if not in the task's scratch. whole: whether what is run of
+    a row is known to be so (`is_whole`).
     """
 
     def __init__(
@@ -78,8 +87,10 @@ class RowSweeps:
         lanes: int,
         one: bool = False,
         scratch: dict[int, str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.b, self.plan, self.lanes, self.one = b, plan, lanes, one
+        self.whole = whole
         self.nest = plan.nest
         self.body = Body(b, plan, arguments, lanes)
         self.scratch = scratch or {}
@@ -114,7 +125,7 @@ class RowSweeps:
     def has_whole_vectors(self) -> bool:
         """Whether an elementwise row has code for vectors without a mask, too."""
         (sweep,) = self.plan.sweeps
-        return unrolling(self.nest, sweep) > 0
+        return self._copies(sweep) > 0
 
     def vector(
         self, positions: Sequence[Word | str], index: str, part: Part | None = None
@@ -140,6 +151,10 @@ class RowSweeps:
         for held in rows:
             self.body.prepare(sweep, held)
         return self._span(sweep, rows, "0", high)
+
+    def _copies(self, sweep: Sweep) -> int:
+        """Vectors of a turn without masks, 0 if there is none."""
+        return max(unrolling(self.nest, sweep), int(self.whole))
 
     def is_light(self, sweep: Sweep) -> bool:
         """Whether a turn takes hardly longer than what a loop does for it."""
@@ -174,10 +189,12 @@ class RowSweeps:
 
     def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
         """Emits the turns over low..high block by block; returns the lanes' totals."""
+        if self.whole:
+            return self._span(sweep, [held], low, high)[0]
         b = self.b
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         totals = [p for r in reductions for p in r.identity(b, self.lanes)]
-        size = BLOCK_TURNS * max(unrolling(self.nest, sweep), 1) * self.lanes
+        size = BLOCK_TURNS * max(self._copies(sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
             end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
             (block,) = self._span(sweep, [held], turn.index, end)
@@ -191,9 +208,11 @@ class RowSweeps:
         """Emits the turns over low..high of some rows; returns the lanes' totals of
         each."""
         b = self.b
-        copies = unrolling(self.nest, sweep)
+        copies = self._copies(sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         first = [p for r in reductions for p in r.identity(b, self.lanes)]
+        if self.whole:
+            return self._whole(sweep, rows, low, high, first)
         parts, middle = [first] * len(rows), low
         if copies:
             width = copies * self.lanes
@@ -221,7 +240,7 @@ class RowSweeps:
     ) -> list[list[Value]]:
         """The turns over low..high that have no masks, in as many copies as a turn has.
         They are left out where there are none; `first` are the totals then."""
-        b, copies, found = self.b, unrolling(self.nest, sweep), []
+        b, copies, found = self.b, self._copies(sweep), []
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         parts = [
             part
@@ -231,7 +250,9 @@ class RowSweeps:
         ]
         before = b.block
         # Without totals to merge there is nothing to leave out: no turn, no code runs.
-        some = b.when(b.op(f"icmp slt i64 {low}, {high}")) if parts else nullcontext()
+        # Nor is there where no masked turns follow.
+        merges = bool(parts) and not self.whole
+        some = b.when(b.op(f"icmp slt i64 {low}, {high}")) if merges else nullcontext()
         with some:
             for held in rows:
                 step = str(copies * self.lanes)
@@ -244,6 +265,8 @@ class RowSweeps:
                 totals = renamed(parts, turn.values)
                 found.append(self._merged(reductions, totals, copies))
             inside = b.block
+        if not merges:
+            return found
         return [
             [
                 Value(
@@ -273,7 +296,7 @@ class RowSweeps:
         b = self.b
         which = [i for i in sweep.body if is_running(self.nest.body[i])]
         before = [x for i in which for x in carried_first(b, *self.body.running(i), 1)]
-        middle, near = "0", unrolling(self.nest, sweep) > 0
+        middle, near = "0", self._copies(sweep) > 0
         if near:
             middle = b.op(f"and i64 {high}, {-self.lanes}")
             before = self._running_blocks(
@@ -283,6 +306,8 @@ class RowSweeps:
                 middle,
                 lambda at: Frame(held.positions, 1, at, parent=held),
             )
+        if self.whole:
+            return
         self._running_blocks(
             sweep, before, middle, high, lambda at: self._masked(held, at, high, near)
         )

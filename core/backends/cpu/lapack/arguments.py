@@ -1,6 +1,7 @@
-"""What functions for small matrices find in the kernel's arguments.
+"""What the kernel's functions find in its arguments.
 
-They are called for some matrices of a batch: the first one, and how many follow it.
+Those for small matrices are called for some of a batch: the first one, and how many
+follow it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ from treadle.backends.cpu.lapack.schedule import TABLE, Word
 from treadle.backends.cpu.lapack.small import SmallWord
 
 PARAMETERS = "(ptr %args, i64 %index, i64 %last, ptr noalias %room)"
+
+
+def item(b: Builder, base: str, index: str) -> str:
+    """The address of a word."""
+    return b.op(f"getelementptr i64, ptr {base}, i64 {index}")
+
+
+def word(b: Builder, base: str, index: str) -> str:
+    return b.op(f"load i64, ptr {item(b, base, index)}")
 
 
 def matrix(b: Builder, number: int) -> Matrix:

@@ -55,10 +55,12 @@ def _emit(b: Builder, to: str, numbers: str, count: str, dtype: np.dtype) -> Non
     for limit, compare in ((1, "ugt"), (both - 1, "ult")):
         inside = b.op(f"icmp {compare} {kind} {power}, {limit}")
         power = b.op(f"select i1 {inside}, {kind} {power}, {kind} {limit}")
-    # A matrix of zeros stays as it is.
+    # A matrix of zeros stays as it is, and so do its values, whatever was found.
     none = b.op(f"icmp eq {kind} {largest}, 0")
     power = b.op(f"select i1 {none}, {kind} {both // 2}, {kind} {power}")
-    for i, of in enumerate((power, b.op(f"sub {kind} {both}, {power}"))):
+    inverse = b.op(f"sub {kind} {both}, {power}")
+    inverse = b.op(f"select i1 {none}, {kind} 0, {kind} {inverse}")
+    for i, of in enumerate((power, inverse)):
         shifted = b.op(f"shl {kind} {of}, {mantissa}")
         b(f"store {kind} {shifted}, ptr {place(b, to, (str(i), str(dtype.itemsize)))}")
     status = b.op("load ptr, ptr %places")

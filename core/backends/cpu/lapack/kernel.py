@@ -10,8 +10,16 @@ from functools import cache, partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack import exponent, together, turning
-from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
+from treadle.backends.cpu.lapack import exponent, pieces, rounds, together, turning
+from treadle.backends.cpu.lapack.arguments import item, word
+from treadle.backends.cpu.lapack.schedule import (
+    BUILT_IN,
+    CONSTANT,
+    ROUNDS,
+    TABLE,
+    When,
+    Word,
+)
 from treadle.backends.cpu.lapack.small import ALL, SmallWord, Ways, ways
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.run.shared import SHARED
@@ -46,7 +54,9 @@ def emit(symbol: str, small: Small | None, ways: Ways) -> str:
     b = Builder()
     b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     if ways.calls:
+        _emit_call(b)
         _emit_step(b)
+        rounds.emit(b)
         _emit_pin(b)
     if small:
         together.emit(b, small, ways)
@@ -74,13 +84,13 @@ def _emit_calls(b: Builder, may_be_small: bool) -> None:
     b("call void @pin(ptr %args, i64 1)")
     blocks, steps = args(Word.BLOCKS), args(Word.STEPS)
     table = args.at(TABLE)
-    first = _item(b, table, b.op(f"mul i64 {blocks}, 3"))
+    first = item(b, table, b.op(f"mul i64 {blocks}, 3"))
     with b.loop(*share(b, "%task", args(Word.MATRICES), args(Word.TASKS))) as i:
         with b.loop("0", blocks) as block:
-            at = _item(b, table, b.op(f"mul i64 {block}, 3"))
+            at = item(b, table, b.op(f"mul i64 {block}, 3"))
             base = b.op(f"load ptr, ptr {at}")
-            by_matrix = b.op(f"mul i64 {_word(b, at, '1')}, {i}")
-            by_task = b.op(f"mul i64 {_word(b, at, '2')}, %task")
+            by_matrix = b.op(f"mul i64 {word(b, at, '1')}, {i}")
+            by_task = b.op(f"mul i64 {word(b, at, '2')}, %task")
             moved = b.op(f"add i64 {by_matrix}, {by_task}")
             place = b.op(f"getelementptr i8, ptr {base}, i64 {moved}")
             slot = b.op(f"getelementptr ptr, ptr {places}, i64 {block}")
@@ -91,48 +101,55 @@ def _emit_calls(b: Builder, may_be_small: bool) -> None:
             step = turn.values[0]
             failed = b.op(f"icmp ne i64 {b.op(f'load i64, ptr {status}')}, 0")
             now = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.SOUND}")
-            when = b.op(f"and i64 {_word(b, step, '1')}, {now}")
-            with b.when(b.op(f"icmp ne i64 {when}, 0")):
+            when = b.op(f"and i64 {word(b, step, '1')}, {now}")
+            done = b.op(f"icmp ne i64 {when}, 0")
+            has_parts = b.op(f"icmp eq i64 {word(b, step, '0')}, {ROUNDS}")
+            with b.when(b.op(f"and i1 {done}, {has_parts}")):
+                b(f"call void @rounds(ptr %args, ptr {step}, ptr {places})")
+            is_call = b.op(f"xor i1 {has_parts}, true")
+            with b.when(b.op(f"and i1 {done}, {is_call}")):
                 b(f"call void @step(ptr {step}, ptr {places})")
-            length = b.op(f"mul i64 {_word(b, step, '2')}, 3")
-            turn.next = [_item(b, step, b.op(f"add i64 {length}, 3"))]
+            length = b.op(f"mul i64 {word(b, step, '2')}, 3")
+            turn.next = [item(b, step, b.op(f"add i64 {length}, 3"))]
     b("call void @pin(ptr %args, i64 -1)")
-
-
-def _item(b: Builder, base: str, index: str) -> str:
-    return b.op(f"getelementptr i64, ptr {base}, i64 {index}")
-
-
-def _word(b: Builder, base: str, index: str) -> str:
-    return b.op(f"load i64, ptr {_item(b, base, index)}")
 
 
 def _emit_step(b: Builder) -> None:
     """``step``: finds the addresses of the arguments, and calls the routine."""
-    with b.function(f"define internal void @step(ptr %step, ptr %places) {SHARED}"):
+    with b.function("define internal void @step(ptr %step, ptr %places) noinline"):
         found = b.op(f"alloca [{MOST_ARGUMENTS} x i64]")
         with b.loop("0", str(MOST_ARGUMENTS)) as i:
             # Behind its arguments, Fortran has the lengths of those that are letters.
-            b(f"store i64 1, ptr {_item(b, found, i)}")
-        with b.loop("0", _word(b, "%step", "2")) as i:
-            at = _item(b, "%step", b.op(f"add i64 {b.op(f'mul i64 {i}, 3')}, 3"))
-            block, offset = _word(b, at, "0"), _word(b, at, "1")
+            b(f"store i64 1, ptr {item(b, found, i)}")
+        with b.loop("0", word(b, "%step", "2")) as i:
+            at = item(b, "%step", b.op(f"add i64 {b.op(f'mul i64 {i}, 3')}, 3"))
+            block, offset = word(b, at, "0"), word(b, at, "1")
             constant = b.op(f"icmp eq i64 {block}, {CONSTANT}")
             some = b.op(f"select i1 {constant}, i64 0, i64 {block}")
             slot = b.op(f"getelementptr ptr, ptr %places, i64 {some}")
             base = b.op(f"load ptr, ptr {slot}")
             place = b.op(f"getelementptr i8, ptr {base}, i64 {offset}")
-            own = _item(b, at, "1")
+            own = item(b, at, "1")
             address = b.op(f"select i1 {constant}, ptr {own}, ptr {place}")
-            word = b.op(f"ptrtoint ptr {address} to i64")
-            b(f"store i64 {word}, ptr {_item(b, found, i)}")
-        what = _word(b, "%step", "0")
+            number = b.op(f"ptrtoint ptr {address} to i64")
+            b(f"store i64 {number}, ptr {item(b, found, i)}")
+        what = word(b, "%step", "0")
+        b(f"call void @call(i64 {what}, ptr {found}, ptr %places)")
+        b("ret void")
+
+
+def _emit_call(b: Builder) -> None:
+    """``call``: does what has this number, or calls the routine at that address, with
+    the arguments at these. places: of the blocks, of which the status is the first."""
+    with b.function(
+        f"define internal void @call(i64 %what, ptr %found, ptr %places) {SHARED}"
+    ):
         for number, emit_one in enumerate(_EMITTERS, 1):
-            with b.when(b.op(f"icmp eq i64 {what}, {number}")):
-                emit_one(_Found(b, found))
-        with b.when(b.op(f"icmp uge i64 {what}, {len(BUILT_IN)}")):
-            routine = b.op(f"inttoptr i64 {what} to ptr")
-            given = [_word(b, found, str(i)) for i in range(MOST_ARGUMENTS)]
+            with b.when(b.op(f"icmp eq i64 %what, {number}")):
+                emit_one(_Found(b, "%found"))
+        with b.when(b.op(f"icmp uge i64 %what, {len(BUILT_IN)}")):
+            routine = b.op("inttoptr i64 %what to ptr")
+            given = [word(b, "%found", str(i)) for i in range(MOST_ARGUMENTS)]
             b(f"call void {routine}({', '.join([f'i64 {x}' for x in given])})")
         b("ret void")
 
@@ -144,7 +161,7 @@ class _Found:
         self.b, self.found = b, found
 
     def pointer(self, i: int) -> str:
-        return self.b.op(f"load ptr, ptr {_item(self.b, self.found, str(i))}")
+        return self.b.op(f"load ptr, ptr {item(self.b, self.found, str(i))}")
 
     def number(self, i: int) -> str:
         return self.b.op(f"load i64, ptr {self.pointer(i)}")
@@ -170,7 +187,7 @@ def _swaps(args: _Found) -> None:
     with b.loop("0", args.number(3)) as i:
         b(f"store i32 {b.op(f'trunc i64 {i} to i32')}, ptr {at(order, i)}")
     with b.loop("0", args.number(4)) as i:
-        j = b.op(f"sub i64 {_word(b, pivots, i)}, 1")
+        j = b.op(f"sub i64 {word(b, pivots, i)}, 1")
         b(f"store i32 {b.op(f'trunc i64 {j} to i32')}, ptr {at(to, i)}")
         one, other = at(order, i), at(order, j)
         x, y = b.op(f"load i32, ptr {one}"), b.op(f"load i32, ptr {other}")
@@ -249,7 +266,22 @@ def _finite(args: _Found) -> None:
     exponent.emit_check(args.b, args.pointer(0), args.number(1), args.number(2))
 
 
-_EMITTERS = _bytes, _swaps, _rows, _pairs, _turned, _exponent, _finite
+def _nonzero(args: _Found) -> None:
+    pieces.emit_nonzero(args.b, args.pointer(0), args.number(1), args.number(2))
+
+
+def _counted(args: _Found) -> None:
+    pieces.emit_counted(args.b, args.pointer(0), args.number(1), args.number(2))
+
+
+def _failures(args: _Found) -> None:
+    pieces.emit_failures(args.b, args.pointer(0), args.number(1))
+
+
+_EMITTERS = (
+    *(_bytes, _swaps, _rows, _pairs, _turned, _exponent, _finite),
+    *(_nonzero, _counted, _failures),
+)
 
 
 def _emit_pin(b: Builder) -> None:
@@ -257,7 +289,7 @@ def _emit_pin(b: Builder) -> None:
     with b.function(f"define internal void @pin(ptr %args, i64 %more) {SHARED}"):
         args = Args(b)
         state = args(Word.PINNED, "ptr")
-        count, had = _item(b, state, "1"), _item(b, state, "2")
+        count, had = item(b, state, "1"), item(b, state, "2")
         b("br label %locking")
         b.label("locking")
         b(f"%pair = cmpxchg ptr {state}, i64 0, i64 1 acquire monotonic")

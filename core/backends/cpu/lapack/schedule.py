@@ -6,6 +6,13 @@ three: its address, and bytes from one matrix and from one task to the next (the
 comes first), then the steps: what is called, when (see `When`), the number of
 arguments, and for each of these three words: the block that it points into and the
 offset, or `CONSTANT` and up to 16 bytes, to which it points.
+
+Of rounds the arguments are three, each of three words: how many rounds, how many of
+these the first part leaves out and how many more each other one; parts of the first
+round, whether a part does all rounds at once, and nothing; what a round adds to the
+parts, nothing, and how many words the steps of a part take, which follow. Their
+arguments have five words: the third and fourth are what a round and a part add to the
+second: an offset or, if it is `VARIED`, a number, of which the fifth is the most.
 """
 
 from __future__ import annotations
@@ -19,20 +26,30 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.cpu.lapack import small
 from treadle.backends.cpu.lapack.library import Library
+from treadle.backends.cpu.run.threads import pool
 from treadle.late import number
 from treadle.trace.routine import (
     Argument,
     At,
+    Rounds,
     RoutineCall,
     Script,
+    Step,
+    Varied,
     lines,
     nbytes_behind,
     work_bytes,
 )
 
-CONSTANT = -1
-BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned", "exponent", "finite")
+CONSTANT, VARIED = -1, -2
+BUILT_IN = (
+    *("", "bytes", "swaps", "rows", "pairs", "turned", "exponent", "finite"),
+    *("nonzero", "counted", "failures"),
+)
 """What is no call, by number."""
+
+ROUNDS = len(BUILT_IN)
+"""What stands for rounds, where others have the number of what they call."""
 
 _WORTH_SPLITTING_NS = 30_000
 _CALL_NS = 300
@@ -49,7 +66,9 @@ class Word(IntEnum):
     PINNED = 4
     GET_THREADS = 5
     SET_THREADS = 6
-    SMALL = 7
+    POOL = 7
+    FORK_JOIN = 8
+    SMALL = 9
 
 
 class When(IntEnum):
@@ -59,6 +78,7 @@ class When(IntEnum):
     SOUND = 1
     FAILED = 2
     ALWAYS = 3
+    LEADS = 4
 
 
 TABLE = Word.SMALL + small.WORDS
@@ -110,17 +130,41 @@ def words(
     for step in script.steps:
         steps += _step(step, library.address)
     counts = script.times(types), len(blocks) // 3, len(script.steps)
-    return [*counts, *library.threads, *own, *blocks, *steps]
+    threads = pool()
+    forks = threads.address, threads.fork_join
+    return [*counts, *library.threads, *forks, *own, *blocks, *steps]
 
 
-def _step(step: RoutineCall, address: Callable[[str], int]) -> list[Any]:
-    built_in = step.name in BUILT_IN
-    what = BUILT_IN.index(step.name) if built_in else address(step.name)
+def _step(step: Step, address: Callable[[str], int]) -> list[Any]:
     when = number(_when, (int(step.failed), int(step.sound), step.needed))
-    found: list[Any] = [what, when, len(step.args)]
+    if isinstance(step, Rounds):
+        return _rounds(step, when, address)
+    found: list[Any] = [_what(step, address), when, len(step.args)]
     for arg in step.args:
         found += _argument(arg)
     return found
+
+
+def _what(step: RoutineCall, address: Callable[[str], int]) -> int:
+    built_in = step.name in BUILT_IN
+    return BUILT_IN.index(step.name) if built_in else address(step.name)
+
+
+def _rounds(rounds: Rounds, when: int, address: Callable[[str], int]) -> list[Any]:
+    inner: list[Any] = []
+    for step in rounds.steps:
+        own = number(_when, (0, int(rounds.sound), step.needed))
+        own += When.LEADS * step.leads
+        inner += [_what(step, address), own, len(step.args)]
+        for arg in step.args:
+            inner += _varied(arg)
+    length = len(inner)
+    inner += [0] * (-length % 3)
+    first, more = rounds.parts
+    at_once = rounds.skipped is not None
+    skipped = rounds.skipped or (0, 0)
+    head = [rounds.times, *skipped, first, int(at_once), 0, more, 0, length]
+    return [ROUNDS, when, 3 + len(inner) // 3, *head, *inner]
 
 
 def _when(failed: int, sound: int, needed: int) -> int:
@@ -138,3 +182,11 @@ def _argument(arg: Argument) -> list[Any]:
         content = arg.tobytes().ljust(16, b"\0")
         return [CONSTANT, *np.frombuffer(content, np.int64).tolist()]
     return [CONSTANT, arg, 0]
+
+
+def _varied(arg: Argument) -> list[Any]:
+    if not isinstance(arg, Varied):
+        return [*_argument(arg), 0, 0]
+    first = arg.first
+    begin = _argument(first)[:2] if isinstance(first, At) else [VARIED, first]
+    return [*begin, arg.by_round, arg.by_part, arg.most]

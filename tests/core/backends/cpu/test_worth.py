@@ -21,7 +21,7 @@ def entries(function: Callable[..., Any], *args: Any) -> list[str]:
     """The entries of nests over more than one row, in order."""
     steps = td.jit(function).lower(*map(tnp.asarray, args)).plan.steps
     return [
-        launch_source(step.launch).key.split()[1]
+        launch_source(step.launch).key.split()[-2]
         for step in steps
         if isinstance(step, NestStep) and step.launch.outer
     ]

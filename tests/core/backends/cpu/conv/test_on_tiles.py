@@ -213,7 +213,7 @@ def test_few_channels_and_gaps_are_not_for_tiles() -> None:
         (*_, launch) = choice.schedule(spec, gradient, None, 2)  # type: ignore[arg-type]
         kind = Kind.FILTER_GRADIENT if gradient else Kind.CONVOLUTION
         assert launch.words[Word.KIND] == kind
-        source = choice.source_of_halves(spec, gradient)
+        source = choice.own_source(spec, gradient)
         assert "on_tiles" in source.key
         one = replace(spec, features=1, output=calls.strides(np.empty((3, 8, 9, 1))))
         assert not on_tiles_schedule.takes(one, gradient)

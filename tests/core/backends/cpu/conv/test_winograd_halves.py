@@ -149,7 +149,7 @@ def test_which_kernels() -> None:
     for gradient, kind in ((False, Kind.WINOGRAD), (True, Kind.WINOGRAD_FILTER)):
         launches = choice.schedule(spec, gradient, pairs.machine().tile, 1)
         assert launches[0].words[Word.KIND] == kind
-        assert "tiles" in choice.source_of_halves(spec, gradient).key
+        assert "tiles" in choice.own_source(spec, gradient).key
     launches = choice.schedule(small, False, pairs.machine().tile, 1)
     assert launches[0].words[Word.KIND] == Kind.CONVOLUTION
-    assert "tiles" not in choice.source_of_halves(small, False).key
+    assert "tiles" not in choice.own_source(small, False).key

@@ -15,7 +15,7 @@ import treadle.numpy as tnp
 from tests.core.backends.by_reference import checked
 from treadle.backends.cpu.lapack import library as lapack
 from treadle.backends.cpu.lapack.library import library
-from treadle.ops import eigen, lu, orthogonal, schur, triangular
+from treadle.ops import eigen, lu, orthogonal, schur, singular, triangular
 
 
 def definite(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -33,7 +33,7 @@ def factors(a: Any) -> list[Any]:
         *(packed, pivots, order),
         lu.lu_solve(a, packed, order, a, transposed=True),
         *orthogonal.qr(a, full=False, vectors=True),
-        *orthogonal.svd(a, full=False, vectors=True),
+        *singular.svd(a, full=False, vectors=True),
         *eigen.eigh(a, lower=True, vectors=True),
         *eigen.eig(a, vectors=True, left=True),
     ]
@@ -182,13 +182,13 @@ def test_matrices_of_what_is_not_finite_fail_and_the_others_do_not(
     many, square = a.copy(), a[..., :3].copy()
     many[1, 0, 1] = square[1, 0, 1] = value
     found = [
-        *orthogonal.svd(many, full=False, vectors=True),
-        *orthogonal.svd(many, full=False, vectors=False),
+        *singular.svd(many, full=False, vectors=True),
+        *singular.svd(many, full=False, vectors=False),
         *schur.schur(square),
     ]
     wanted = [
-        *orthogonal.svd(a, full=False, vectors=True),
-        *orthogonal.svd(a, full=False, vectors=False),
+        *singular.svd(a, full=False, vectors=True),
+        *singular.svd(a, full=False, vectors=False),
         *schur.schur(a[..., :3]),
     ]
     for x, y in zip(found, wanted, strict=True):

@@ -1,0 +1,104 @@
+"""Which nests do so little of a program's work that their code need not be good.
+
+LLVM takes two to three times as long for code that runs 1.1 to 1.5 times as fast. That
+is a waste where the sizes of one use say that a nest hardly counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from treadle.dims import is_dim
+from treadle.fuse.lowering.launches import (
+    Choose,
+    Kernel,
+    Kernels,
+    Launch,
+    ProductKernel,
+    Repeat,
+    RepeatWhile,
+)
+from treadle.kernels.nest import Nest
+from treadle.plan import weight
+from treadle.plan.schedule import programs
+from treadle.plan.weight import START, relaunched, turns, work
+
+_PART = 500
+"""What part of a program's work all slight nests may be together, as a divisor."""
+_MOST = 3_000_000_000
+"""The program's work that counts, of a tenth of a second: what is lost in a longer one
+is not made up for by what LLVM does not do until it has run thousands of times."""
+_BEGUN = 100
+"""What beginning a nest takes of it, in instructions on an element."""
+
+
+def weighed(kernels: Kernels) -> Kernels:
+    """The kernels, which know what part of a program they are: `marked`, and as
+    `weight` says."""
+    return marked(weight.weighed(kernels))
+
+
+def marked(kernels: Kernels) -> Kernels:
+    """The kernels, where launches know that all of their nest's work, here and in other
+    places, is a slight part of what the program does, estimated.
+
+    Only of known sizes: what runs often for others must not have poor code. Nor is it
+    known how often a loop runs that waits for something, or which branch is taken: a
+    nest in these is compared with what else they do, and others with all but these.
+    """
+    parts: dict[Nest, float] = {}
+    _program(kernels, parts)
+    left, slight = 1 / _PART, set()
+    for nest, part in sorted(parts.items(), key=lambda item: item[1]):
+        left -= part
+        if left < 0:
+            break
+        slight.add(nest)
+    if not slight:
+        return kernels
+    return relaunched(
+        kernels, lambda x: x._replace(slight=True) if x.nest in slight else x
+    )
+
+
+def _program(kernels: Kernels, parts: dict[Nest, float]) -> None:
+    """Adds what part of a program's work each nest does to what it does elsewhere."""
+    found: list[tuple[Nest, float]] = []
+    whole = min(_collect(kernels, 1, found, parts), _MOST)
+    for nest, mine in found:
+        parts[nest] = parts.get(nest, 0) + mine / whole
+
+
+def _collect(
+    kernels: Kernels,
+    times: int,
+    found: list[tuple[Nest, float]],
+    parts: dict[Nest, float],
+) -> float:
+    """The work of a program that runs so many times, and that of its nests."""
+    whole = 0.0
+    for kernel in [entry.kernel for entry in kernels.entries]:
+        if isinstance(kernel, Repeat):
+            whole += _collect(kernel.body, times * turns(kernel), found, parts)
+            continue
+        if isinstance(kernel, RepeatWhile | Choose):
+            for inner in programs(kernel):
+                _program(inner, parts)
+            continue
+        whole += times * (START + work(kernel))
+        for launch in _launches(kernel):
+            mine = float("inf") if _is_open(launch) else work(launch) + _BEGUN
+            found.append((launch.nest, times * mine))
+    return whole
+
+
+def _launches(kernel: Kernel) -> Iterable[Launch]:
+    if isinstance(kernel, Launch):
+        return [kernel]
+    if isinstance(kernel, ProductKernel) and kernel.epilogue is not None:
+        return [kernel.epilogue]
+    return []
+
+
+def _is_open(launch: Launch) -> bool:
+    return any(map(is_dim, (*launch.outer, *launch.mid, launch.inner)))
