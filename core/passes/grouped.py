@@ -162,7 +162,8 @@ class _Group(Bytes):
         eq = self.made.get(a)
         if eq is None or eq.op is not mul or not self._is_float(a):
             return self._less(a)
-        return self._times(*eq.inputs, a.type.shape)
+        x, y = eq.inputs
+        return self._times(x, y, a.type.shape)
 
     def _times(self, x: Atom, y: Atom, shape: tuple) -> _Written | None:
         for given, by in ((x, y), (y, x)):
@@ -229,8 +230,10 @@ class _Group(Bytes):
         inputs = [inputs[0], inputs[1]]
         (type_,) = dot_general.infer([a.type for a in inputs], params)
         wide = ArrayType(type_.shape, dtypes.float32)
-        (result,) = self.emit(dot_general, inputs, params, at, [Var(wide)])
-        made = Equation(dot_general, inputs, params, [result], at)
+        out = Var(wide)
+        self.emit(dot_general, inputs, params, at, [out])
+        made = Equation(dot_general, inputs, params, [out], at)
+        result: Atom = out
         total = self._totals(made, 1 - side) if written.zero or written.shift else None
         where = places_of(made, side)
         order = [i for p in found.places for i in p]
