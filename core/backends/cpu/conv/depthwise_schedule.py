@@ -21,6 +21,7 @@ _UNITS = 4  # blocks that each thread should have
 _MAX_PARTIALS = 16
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _PARTIAL_OUTPUTS = 256  # that each of them is worth
+_FILTER_BYTES = 192 << 10  # of groups; of more, one vector of features at a time
 _SUM_ELEMENTS = 1 << 16  # per task of the launch that adds them up
 
 
@@ -34,6 +35,10 @@ def schedule(
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
     words = _words(spec, tile, min(_MORE_OUTPUTS, max(_OUTPUTS, outputs)))
+    if not words[DepthwiseWord.COLUMNS_OFFSET]:
+        words[DepthwiseWord.APART] = words[Word.B + 3]
+        words[DepthwiseWord.FACTOR_Y] = words[Word.B + 1]
+        words[DepthwiseWord.FACTOR_X] = words[Word.B + 2]
     tasks = min(_units(words), _tasks(spec, words, tile, threads))
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE
     return [Scheduled(tuple(map(int, words)), tasks)]
@@ -82,8 +87,20 @@ def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
     outputs = zeros + 16 * spec.k
     met = outputs + 16 * block_y * block_x
     table = met + 16 * spec.k
+    columns = round_up(table + 8 * lines * line, 64)
+    size = spec.k * spec.features * spec.sums.itemsize
+    # Depthwise ones read a row of channels for each tap.
+    apart = not spec.depthwise and size > _FILTER_BYTES
+    width = tile.lanes if apart else spec.channels
+    each = spec.channels // spec.groups
+    size = spec.k * tile.lanes * spec.sums.itemsize if apart else 0
     values: dict[Any, int] = {
-        Word.OWN_STRIDE: round_up(table + 8 * lines * line, 64),
+        Word.OWN_STRIDE: columns + round_up(size, 64),
+        DepthwiseWord.COLUMNS: max(1, width),
+        DepthwiseWord.COLUMNS_OFFSET: columns if apart else 0,
+        DepthwiseWord.APART: width,
+        DepthwiseWord.FACTOR_Y: x.taps * each * width,
+        DepthwiseWord.FACTOR_X: each * width,
         DepthwiseWord.BLOCK_Y: block_y,
         DepthwiseWord.BLOCK_X: block_x,
         DepthwiseWord.BLOCKS_Y: -(-y.out // block_y),
