@@ -18,7 +18,8 @@ follow each other in memory. Groups of few channels are done so, too (`depthwise
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from treadle.backends.cpu.conv.depthwise_blocks import (
     below_bytes,
     units,
 )
-from treadle.backends.cpu.conv.depthwise_columns import Columns, emit_columns
+from treadle.backends.cpu.conv.depthwise_columns import Columns, copied, emit_columns
 from treadle.backends.cpu.conv.depthwise_pairs import emit_pair_sums
 from treadle.backends.cpu.conv.depthwise_rows import OUTPUTS as ROW_OUTPUTS
 from treadle.backends.cpu.conv.depthwise_rows import (
@@ -112,13 +113,11 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
     if row is not None:
         emit_turns(b, machine, row)
         emit_row_sums(b, machine, row)
-    groups = row is not None and row.each > 1
-    if groups:
-        emit_columns(b, machine)
+    emit_columns(b, machine)
     emit_steps(b, machine)
     emit_table(b, machine)
     emit_met(b)
-    _emit_forward(b, machine, most, groups)
+    _emit_forward(b, machine, most)
     _emit_filter_gradient(b, machine, row)
     emit_sum(b, machine)
     kinds = {
@@ -318,7 +317,19 @@ def _emit_tiles(
         b(f"call void {function}({given})")
 
 
-def _emit_forward(b: Builder, machine: Machine, most: int, groups: bool) -> None:
+@contextmanager
+def _turns(
+    b: Builder, machine: Machine, args: Args, scratch: Scratch, blocks: tuple[str, str]
+) -> Iterator[tuple[Columns, str, str]]:
+    """Loops over blocks, some at a time, and those over channels of theirs."""
+    channels, columns = args(ConvWord.CHANNELS), args(DepthwiseWord.COLUMNS)
+    several = args(DepthwiseWord.BLOCKS)
+    with b.loop(*blocks, several) as start, b.loop("0", channels, columns) as c0:
+        stop = minimum(b, b.op(f"add i64 {start}, {several}"), blocks[1])
+        yield Columns(b, machine, args, scratch, c0), start, stop
+
+
+def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
     with b.function("define internal void @forward(ptr %args, i64 %task, i64 %slot)"):
         args = Args(b)
@@ -327,11 +338,10 @@ def _emit_forward(b: Builder, machine: Machine, most: int, groups: bool) -> None
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
-        channels, columns = args(ConvWord.CHANNELS), args(DepthwiseWord.COLUMNS)
-        with b.loop("0", channels, columns) as c0:
-            some = Columns(b, machine, args, scratch, c0, groups)
+        blocks = share(b, "%task", units(b, args), args(Word.TASKS))
+        with _turns(b, machine, args, scratch, blocks) as (some, start, stop):
             factors = some.factors(args(Word.B, "ptr"))
-            with b.loop(*share(b, "%task", units(b, args), args(Word.TASKS))) as unit:
+            with b.loop(start, stop) as unit:
                 block = Block(b, machine, args, scratch, unit)
                 given = args, scratch, block
                 _emit_block(b, machine, given, most, some, factors)
@@ -391,24 +401,23 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
-        channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
-        size = b.op(f"mul i64 {taps}, {channels}")
+        size = b.op(f"mul i64 {args(ConvWord.K)}, {args(ConvWord.CHANNELS)}")
         size = b.op(f"mul i64 {size}, {machine.itemsize}")
-        partials, columns = args(DepthwiseWord.PARTIALS), args(DepthwiseWord.COLUMNS)
-        base = args(Word.SCRATCH, "ptr")
-        groups = row is not None and row.each > 1
+        partials, base = args(DepthwiseWord.PARTIALS), args(Word.SCRATCH, "ptr")
         with b.loop(*share(b, "%task", partials, args(Word.TASKS))) as partial:
             skipped = b.op(f"mul i64 {partial}, {size}")
             sums = b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
-            with b.loop("0", channels, columns) as c0:
-                some = Columns(b, machine, args, scratch, c0, groups)
-                target = some.zeroed(sums, size, taps)
-                blocks = share(b, partial, units(b, args), partials)
-                with b.loop(*blocks) as unit:
+            with b.when(b.op(f"xor i1 {copied(b, args)}, true")):
+                zeros = f"ptr {sums}, i8 0, i64 {size}, i1 false"
+                b(f"call void @llvm.memset.p0.i64({zeros})")
+            blocks = share(b, partial, units(b, args), partials)
+            with _turns(b, machine, args, scratch, blocks) as (some, start, stop):
+                target = some.begun(sums, b.op(f"icmp eq i64 {start}, {blocks[0]}"))
+                with b.loop(start, stop) as unit:
                     block = Block(b, machine, args, scratch, unit)
                     given = args, scratch, block
                     _emit_block_of_gradients(b, machine, given, row, some, target)
-                some.put(sums, taps, channels)
+                some.put(sums)
         b("ret void")
 
 
@@ -428,6 +437,8 @@ def _emit_block_of_gradients(
     ct = args(Word.B, "ptr")
     for index, word in ((block.image, 1), (block.first, 3)):
         ct = offset(b, machine.operand, ct, index, args(Word.B + word))
+    ct, step, below = some.near(block, ct)
+    pixel = b.op(f"mul i64 {step}, {machine.operand.itemsize}")
     with b.loop(some.c0, some.c1, several) as c0:
         c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), some.c1)
         if row is None:
@@ -443,7 +454,7 @@ def _emit_block_of_gradients(
             )
         else:
             ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
-            operands = ct, sums, rows, ends
+            operands = ct, pixel, sums, rows, below, ends
             _emit_rows_of_taps(b, machine, given, row, operands)
 
 
@@ -452,18 +463,18 @@ def _emit_rows_of_taps(
     machine: Machine,
     given: tuple[Args, Scratch, Block],
     row: Row,
-    operands: tuple[str, str, str, str],
+    operands: tuple[str, str, str, str, str, str],
 ) -> None:
     """Calls `row_sums` for each row of taps.
 
-    operands: the addresses of gradients and sums, how many elements rows of these are
-    apart, and the last arguments.
+    operands: the addresses of gradients and sums, each with how far they are apart, in
+    bytes and in elements; how far pixels to be asked for are; the last arguments.
     """
-    (args, scratch, block), (ct, sums, apart, ends) = given, operands
+    args, scratch, block = given
+    ct, pixel, sums, apart, below, ends = operands
     line = b.op(f"mul i64 {args(DepthwiseWord.LINE)}, 8")
     line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
-    pixel = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
-    below, each = below_bytes(b, machine, args), args(ConvWord.GROUP_CHANNELS)
+    each = args(ConvWord.GROUP_CHANNELS)
     taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {row.taps}")
     asked = b.op(f"mul i64 {args(DepthwiseWord.ASKED_Y)}, {row.taps}")
     first = b.op(f"sub i64 {taps}, {asked}")
