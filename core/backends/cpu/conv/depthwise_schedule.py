@@ -39,7 +39,7 @@ def schedule(
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
     outputs = min(_MORE_OUTPUTS, max(_OUTPUTS, outputs))
-    apart = _apart(spec, gradient=False)
+    apart = _apart(spec)
     words = _words(spec, tile, _OUTPUTS if apart else outputs, apart)
     if not apart:
         words[DepthwiseWord.APART] = words[Word.B + 3]
@@ -51,7 +51,7 @@ def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
 
 
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    words = _words(spec, tile, _OUTPUTS, _apart(spec, gradient=True))
+    words = _words(spec, tile, _OUTPUTS, _apart(spec))
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     nbytes = spec.k * spec.channels * spec.sums.itemsize
@@ -59,7 +59,7 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     most = min(
         _MAX_PARTIALS,
         _units(words),
-        -(-outputs // _PARTIAL_OUTPUTS),
+        -(-outputs // (_PARTIAL_OUTPUTS // (1 if spec.depthwise else 2))),
         max(1, _PARTIAL_BYTES // nbytes),
     )
     # A power of two, so that it divides well among threads.
@@ -127,12 +127,12 @@ def _words(spec: ConvSpec, tile: Tile, outputs: int, apart: bool) -> list[int]:
     return words
 
 
-def _apart(spec: ConvSpec, gradient: bool) -> bool:
+def _apart(spec: ConvSpec) -> bool:
     """Whether a vector of features is copied (see `depthwise_columns`): no bits of
     results depend on it. Depthwise ones read a row of channels for each tap."""
     row, few = spec.features * spec.sums.itemsize, spec.x.out <= _FEW
-    least = _FILTER_BYTES * (2 if gradient and not few else 1)
-    return not spec.depthwise and spec.k * row > least and (few or row >= _PAGE)
+    large = spec.k * row > _FILTER_BYTES and (few or row >= _PAGE)
+    return large and not spec.depthwise
 
 
 def _units(words: list[int]) -> int:
