@@ -1,4 +1,5 @@
-"""The kernels of depthwise convolutions: lanes are channels, and nothing is copied.
+"""The kernels of depthwise convolutions: lanes are channels, and nothing is copied
+(but what large filters of groups need, see `depthwise_columns`).
 
 A *block* is some outputs of an image, at most `BLOCK_Y` rows by `BLOCK_X` pixels. For
 each block a task writes a table of the pixels that it sees: their addresses, line by
