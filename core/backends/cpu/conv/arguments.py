@@ -118,7 +118,14 @@ class DepthwiseWord(IntEnum):
     MET_OFFSET = ConvWord.RUN + 10  # ... and to the taps that a row of outputs meets
     ASKED_Y = ConvWord.RUN + 11  # rows of taps whose pixels are new to each output
     ASKED_X = ConvWord.RUN + 12  # and columns
-    COUNT = ConvWord.RUN + 13
+    COLUMNS = ConvWord.RUN + 13  # channels that one turn over some blocks is for
+    COLUMNS_OFFSET = ConvWord.RUN + 14  # bytes to their factors or sums, if not 0
+    APART = ConvWord.RUN + 15  # elements between rows of these
+    FACTOR_Y = ConvWord.RUN + 16  # ... and between those of taps
+    FACTOR_X = ConvWord.RUN + 17
+    BLOCKS = ConvWord.RUN + 18  # that each of these turns goes over
+    NEAR_OFFSET = ConvWord.RUN + 19  # bytes to what a block meets, copied
+    COUNT = ConvWord.RUN + 20
 
 
 class WinogradWord(IntEnum):

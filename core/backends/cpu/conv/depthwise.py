@@ -1,4 +1,5 @@
-"""The kernels of depthwise convolutions: lanes are channels, and nothing is copied.
+"""The kernels of depthwise convolutions: lanes are channels, and nothing is copied
+(but what large filters of groups need, see `depthwise_columns`).
 
 A *block* is some outputs of an image, at most `BLOCK_Y` rows by `BLOCK_X` pixels. For
 each block a task writes a table of the pixels that it sees: their addresses, line by
@@ -18,7 +19,8 @@ follow each other in memory. Groups of few channels are done so, too (`depthwise
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +32,7 @@ from treadle.backends.cpu.conv.depthwise_blocks import (
     below_bytes,
     units,
 )
+from treadle.backends.cpu.conv.depthwise_columns import Columns, copied, emit_columns
 from treadle.backends.cpu.conv.depthwise_pairs import emit_pair_sums
 from treadle.backends.cpu.conv.depthwise_rows import OUTPUTS as ROW_OUTPUTS
 from treadle.backends.cpu.conv.depthwise_rows import (
@@ -111,6 +114,7 @@ def emit_module(machine: Machine, row: Row | None = None) -> str:
     if row is not None:
         emit_turns(b, machine, row)
         emit_row_sums(b, machine, row)
+    emit_columns(b, machine)
     emit_steps(b, machine)
     emit_table(b, machine)
     emit_met(b)
@@ -314,6 +318,18 @@ def _emit_tiles(
         b(f"call void {function}({given})")
 
 
+@contextmanager
+def _turns(
+    b: Builder, machine: Machine, args: Args, scratch: Scratch, blocks: tuple[str, str]
+) -> Iterator[tuple[Columns, str, str]]:
+    """Loops over blocks, some at a time, and those over channels of theirs."""
+    channels, columns = args(ConvWord.CHANNELS), args(DepthwiseWord.COLUMNS)
+    several = args(DepthwiseWord.BLOCKS)
+    with b.loop(*blocks, several) as start, b.loop("0", channels, columns) as c0:
+        stop = minimum(b, b.op(f"add i64 {start}, {several}"), blocks[1])
+        yield Columns(b, machine, args, scratch, c0), start, stop
+
+
 def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
     with b.function("define internal void @forward(ptr %args, i64 %task, i64 %slot)"):
@@ -323,48 +339,56 @@ def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
-        channels = args(ConvWord.CHANNELS)
-        taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {args(ConvWord.TAPS_X)}")
-        apart = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
-        pixel = args(Word.C + 3)
-        of = machine.result
-        row = b.op(f"mul i64 {pixel}, {of.itemsize}")
-        weights = args(Word.B, "ptr")
-        below = below_bytes(b, machine, args)
-        with b.loop(*share(b, "%task", units(b, args), args(Word.TASKS))) as unit:
-            block = Block(b, machine, args, scratch, unit)
-            out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
-            out = offset(b, of, out, block.x0, pixel)
-            with b.loop("0", block.rows) as line:
-                y = b.op(f"add i64 {block.y0}, {line}")
-                count = b.op(
-                    f"call i64 @met(ptr %args, ptr {scratch.taps}, ptr {scratch.met}, "
-                    f"i64 {y})"
-                )
-                is_all = b.op(f"icmp eq i64 {count}, 0")
-                count = b.op(f"select i1 {is_all}, i64 {taps}, i64 {count}")
-                met = f"select i1 {is_all}, ptr {scratch.taps}, ptr {scratch.met}"
-                met = b.op(met)
-                skipped = b.op(f"mul i64 {line}, {args(DepthwiseWord.BLOCK_X)}")
-                places = (
-                    f"getelementptr [2 x i64], ptr {scratch.outputs}, i64 {skipped}"
-                )
-                _emit_tiles(
-                    b,
-                    most,
-                    block.columns,
-                    b.op(places),
-                    (offset(b, of, out, y, args(Word.C + 2)), row),
-                    f"ptr {scratch.table}, ptr {{places}}, ptr {met}, "
-                    f"i64 {count}, ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, "
-                    f"i64 {channels}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
-                    f"i64 {args(DepthwiseWord.ASKED_Y)}, "
-                    f"i64 {args(DepthwiseWord.ASKED_X)}, i64 {below}, i64 {apart}",
-                )
-            last = b.op(f"add i64 {block.first}, {block.count}")
-            where = (block.image, "0", block.first, last, "0", channels)
-            call_epilogue(b, args, "true", where)
+        blocks = share(b, "%task", units(b, args), args(Word.TASKS))
+        with _turns(b, machine, args, scratch, blocks) as (some, start, stop):
+            factors = some.factors(args(Word.B, "ptr"))
+            with b.loop(start, stop) as unit:
+                block = Block(b, machine, args, scratch, unit)
+                given = args, scratch, block
+                _emit_block(b, machine, given, most, some, factors)
+                last = b.op(f"add i64 {block.first}, {block.count}")
+                where = (block.image, "0", block.first, last, some.c0, some.c1)
+                call_epilogue(b, args, "true", where)
         b("ret void")
+
+
+def _emit_block(
+    b: Builder,
+    machine: Machine,
+    given: tuple[Args, Scratch, Block],
+    most: int,
+    some: Columns,
+    factors: str,
+) -> None:
+    """Some channels of a block of outputs."""
+    (args, scratch, block), of = given, machine.result
+    taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {args(ConvWord.TAPS_X)}")
+    apart = b.op(f"mul i64 {args(DepthwiseWord.APART)}, {machine.operand.itemsize}")
+    pixel, below = args(Word.C + 3), below_bytes(b, machine, args)
+    row = b.op(f"mul i64 {pixel}, {of.itemsize}")
+    out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
+    out = offset(b, of, out, block.x0, pixel)
+    with b.loop("0", block.rows) as line:
+        y = b.op(f"add i64 {block.y0}, {line}")
+        tables = f"ptr {scratch.taps}, ptr {scratch.met}"
+        count = b.op(f"call i64 @met(ptr %args, {tables}, i64 {y})")
+        is_all = b.op(f"icmp eq i64 {count}, 0")
+        count = b.op(f"select i1 {is_all}, i64 {taps}, i64 {count}")
+        met = b.op(f"select i1 {is_all}, {tables}")
+        skipped = b.op(f"mul i64 {line}, {args(DepthwiseWord.BLOCK_X)}")
+        places = f"getelementptr [2 x i64], ptr {scratch.outputs}, i64 {skipped}"
+        _emit_tiles(
+            b,
+            most,
+            block.columns,
+            b.op(places),
+            (offset(b, of, out, y, args(Word.C + 2)), row),
+            f"ptr {scratch.table}, ptr {{places}}, ptr {met}, "
+            f"i64 {count}, ptr {factors}, ptr {{out}}, i64 {{row}}, i64 {some.c0}, "
+            f"i64 {some.c1}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
+            f"i64 {args(DepthwiseWord.ASKED_Y)}, "
+            f"i64 {args(DepthwiseWord.ASKED_X)}, i64 {below}, i64 {apart}",
+        )
 
 
 def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None:
@@ -378,41 +402,61 @@ def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None
             f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
             f"ptr {scratch.outputs})"
         )
-        channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
-        apart = b.op(f"mul i64 {channels}, {machine.itemsize}")
-        size = b.op(f"mul i64 {args(ConvWord.K)}, {apart}")
-        partials, count = args(DepthwiseWord.PARTIALS), units(b, args)
-        base = args(Word.SCRATCH, "ptr")
-        several = str(_CHANNELS * machine.tile.lanes)
+        size = b.op(f"mul i64 {args(ConvWord.K)}, {args(ConvWord.CHANNELS)}")
+        size = b.op(f"mul i64 {size}, {machine.itemsize}")
+        partials, base = args(DepthwiseWord.PARTIALS), args(Word.SCRATCH, "ptr")
         with b.loop(*share(b, "%task", partials, args(Word.TASKS))) as partial:
             skipped = b.op(f"mul i64 {partial}, {size}")
             sums = b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
-            b(f"call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {size}, i1 false)")
-            with b.loop(*share(b, partial, count, partials)) as unit:
-                block = Block(b, machine, args, scratch, unit)
-                ct = args(Word.B, "ptr")
-                for index, word in ((block.image, 1), (block.first, 3)):
-                    ct = offset(b, machine.operand, ct, index, args(Word.B + word))
-                with b.loop("0", channels, several) as c0:
-                    c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), channels)
-                    if row is None:
-                        _emit_tiles(
-                            b,
-                            OUTPUTS,
-                            taps,
-                            scratch.taps,
-                            (sums, apart),
-                            f"ptr {scratch.table}, ptr {{places}}, "
-                            f"ptr {scratch.outputs}, i64 {block.count}, ptr {ct}, "
-                            f"ptr {{out}}, i64 {{row}}, i64 {c0}, i64 {c1}, i64 1, "
-                            f"i64 0, i64 0, i64 0, i64 0, i64 0",
-                        )
-                    else:
-                        ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
-                        _emit_rows_of_taps(
-                            b, machine, (args, scratch, block), row, (ct, sums, ends)
-                        )
+            with b.when(b.op(f"xor i1 {copied(b, args)}, true")):
+                zeros = f"ptr {sums}, i8 0, i64 {size}, i1 false"
+                b(f"call void @llvm.memset.p0.i64({zeros})")
+            blocks = share(b, partial, units(b, args), partials)
+            with _turns(b, machine, args, scratch, blocks) as (some, start, stop):
+                target = some.begun(sums, b.op(f"icmp eq i64 {start}, {blocks[0]}"))
+                with b.loop(start, stop) as unit:
+                    block = Block(b, machine, args, scratch, unit)
+                    given = args, scratch, block
+                    _emit_block_of_gradients(b, machine, given, row, some, target)
+                some.put(sums)
         b("ret void")
+
+
+def _emit_block_of_gradients(
+    b: Builder,
+    machine: Machine,
+    given: tuple[Args, Scratch, Block],
+    row: Row | None,
+    some: Columns,
+    sums: str,
+) -> None:
+    """Adds what a block gives to the sums of some channels."""
+    args, scratch, block = given
+    rows = args(DepthwiseWord.APART)
+    apart = b.op(f"mul i64 {rows}, {machine.itemsize}")
+    several = str(_CHANNELS * machine.tile.lanes)
+    ct = args(Word.B, "ptr")
+    for index, word in ((block.image, 1), (block.first, 3)):
+        ct = offset(b, machine.operand, ct, index, args(Word.B + word))
+    ct, step, below = some.near(block, ct)
+    pixel = b.op(f"mul i64 {step}, {machine.operand.itemsize}")
+    with b.loop(some.c0, some.c1, several) as c0:
+        c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), some.c1)
+        if row is None:
+            _emit_tiles(
+                b,
+                OUTPUTS,
+                args(ConvWord.K),
+                scratch.taps,
+                (sums, apart),
+                f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.outputs}, "
+                f"i64 {block.count}, ptr {ct}, ptr {{out}}, i64 {{row}}, i64 {c0}, "
+                f"i64 {c1}, i64 1, i64 0, i64 0, i64 0, i64 0, i64 0",
+            )
+        else:
+            ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
+            operands = ct, pixel, sums, rows, below, ends
+            _emit_rows_of_taps(b, machine, given, row, operands)
 
 
 def _emit_rows_of_taps(
@@ -420,17 +464,18 @@ def _emit_rows_of_taps(
     machine: Machine,
     given: tuple[Args, Scratch, Block],
     row: Row,
-    operands: tuple[str, str, str],
+    operands: tuple[str, str, str, str, str, str],
 ) -> None:
     """Calls `row_sums` for each row of taps.
 
-    operands: the addresses of gradients and sums, and the last arguments.
+    operands: the addresses of gradients and sums, each with how far they are apart, in
+    bytes and in elements; how far pixels to be asked for are; the last arguments.
     """
-    (args, scratch, block), (ct, sums, ends) = given, operands
+    args, scratch, block = given
+    ct, pixel, sums, apart, below, ends = operands
     line = b.op(f"mul i64 {args(DepthwiseWord.LINE)}, 8")
     line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
-    pixel = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
-    below, each = below_bytes(b, machine, args), args(ConvWord.GROUP_CHANNELS)
+    each = args(ConvWord.GROUP_CHANNELS)
     taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {row.taps}")
     asked = b.op(f"mul i64 {args(DepthwiseWord.ASKED_Y)}, {row.taps}")
     first = b.op(f"sub i64 {taps}, {asked}")
@@ -441,7 +486,7 @@ def _emit_rows_of_taps(
         skipped = b.op(f"load i64, ptr {entry}, align 8")
         table = b.op(f"getelementptr i8, ptr {scratch.table}, i64 {skipped}")
         target = b.op(f"mul i64 {tap}, {each}")
-        target = offset(b, machine, sums, target, args(ConvWord.CHANNELS))
+        target = offset(b, machine, sums, target, apart)
         b(
             f"call void @row_sums(ptr {table}, i64 {line}, i64 {block.rows}, "
             f"i64 {block.columns}, ptr {ct}, i64 {pixel}, ptr {target}, "

@@ -21,6 +21,11 @@ _UNITS = 4  # blocks that each thread should have
 _MAX_PARTIALS = 16
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _PARTIAL_OUTPUTS = 256  # that each of them is worth
+_FILTER_BYTES = 192 << 10  # of groups; of more, one vector of features at a time
+_FEW = 4  # outputs of a line, for which all factors of the line are loaded once
+_PAGE = 4096
+_NEAR_BYTES = 1 << 21  # that blocks meet which share a copy
+_ALL = 1 << 62
 _SUM_ELEMENTS = 1 << 16  # per task of the launch that adds them up
 
 
@@ -33,14 +38,20 @@ def schedule(
 
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
-    words = _words(spec, tile, min(_MORE_OUTPUTS, max(_OUTPUTS, outputs)))
+    outputs = min(_MORE_OUTPUTS, max(_OUTPUTS, outputs))
+    apart = _apart(spec)
+    words = _words(spec, tile, _OUTPUTS if apart else outputs, apart)
+    if not apart:
+        words[DepthwiseWord.APART] = words[Word.B + 3]
+        words[DepthwiseWord.FACTOR_Y] = words[Word.B + 1]
+        words[DepthwiseWord.FACTOR_X] = words[Word.B + 2]
     tasks = min(_units(words), _tasks(spec, words, tile, threads))
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE
     return [Scheduled(tuple(map(int, words)), tasks)]
 
 
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    words = _words(spec, tile, _OUTPUTS)
+    words = _words(spec, tile, _OUTPUTS, _apart(spec))
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     nbytes = spec.k * spec.channels * spec.sums.itemsize
@@ -48,7 +59,7 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     most = min(
         _MAX_PARTIALS,
         _units(words),
-        -(-outputs // _PARTIAL_OUTPUTS),
+        -(-outputs // (_PARTIAL_OUTPUTS // (1 if spec.depthwise else 2))),
         max(1, _PARTIAL_BYTES // nbytes),
     )
     # A power of two, so that it divides well among threads.
@@ -66,7 +77,7 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     return [first, Scheduled(tuple(map(int, words)), sums, start)]
 
 
-def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
+def _words(spec: ConvSpec, tile: Tile, outputs: int, apart: bool) -> list[int]:
     """What both have in common, with blocks of so many outputs."""
     y, x = spec.y, spec.x
     words = common_words(spec, tile, in_place=False)
@@ -82,8 +93,23 @@ def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
     outputs = zeros + 16 * spec.k
     met = outputs + 16 * block_y * block_x
     table = met + 16 * spec.k
+    columns = round_up(table + 8 * lines * line, 64)
+    each = spec.channels // spec.groups
+    width = tile.lanes if apart else spec.channels
+    vector = width * spec.sums.itemsize if apart else 0
+    near = round_up(columns + spec.k * vector, 64)
+    met_bytes = lines * line * spec.channels * spec.sums.itemsize
     values: dict[Any, int] = {
-        Word.OWN_STRIDE: round_up(table + 8 * lines * line, 64),
+        Word.OWN_STRIDE: round_up(
+            near + (lines * line + block_y * block_x) * vector, 64
+        ),
+        DepthwiseWord.COLUMNS: max(1, width),
+        DepthwiseWord.COLUMNS_OFFSET: columns if apart else 0,
+        DepthwiseWord.NEAR_OFFSET: near,
+        DepthwiseWord.BLOCKS: max(1, _NEAR_BYTES // met_bytes) if apart else _ALL,
+        DepthwiseWord.APART: width,
+        DepthwiseWord.FACTOR_Y: x.taps * each * width,
+        DepthwiseWord.FACTOR_X: each * width,
         DepthwiseWord.BLOCK_Y: block_y,
         DepthwiseWord.BLOCK_X: block_x,
         DepthwiseWord.BLOCKS_Y: -(-y.out // block_y),
@@ -99,6 +125,14 @@ def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
     for word, value in values.items():
         words[word] = value
     return words
+
+
+def _apart(spec: ConvSpec) -> bool:
+    """Whether a vector of features is copied (see `depthwise_columns`): no bits of
+    results depend on it. Depthwise ones read a row of channels for each tap."""
+    row, few = spec.features * spec.sums.itemsize, spec.x.out <= _FEW
+    large = spec.k * row > _FILTER_BYTES and (few or row >= _PAGE)
+    return large and not spec.depthwise
 
 
 def _units(words: list[int]) -> int:

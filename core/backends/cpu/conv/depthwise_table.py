@@ -31,7 +31,7 @@ def emit_steps(b: Builder, machine: Machine) -> None:
             "%taps",
             (args(ConvWord.TAPS_Y), taps_x),
             (args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)),
-            (args(Word.B + 1), args(Word.B + 2)),
+            (args(DepthwiseWord.FACTOR_Y), args(DepthwiseWord.FACTOR_X)),
         )
         pixel = args(Word.B + 3)
         _pairs(

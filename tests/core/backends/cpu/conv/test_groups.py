@@ -22,7 +22,7 @@ from tests.core.backends.cpu.conv.test_kernel import (
     problem,
 )
 from tests.core.dynamic import same_bytes
-from treadle.backends.cpu.conv import depthwise, depthwise_rows
+from treadle.backends.cpu.conv import depthwise, depthwise_rows, depthwise_schedule
 from treadle.backends.cpu.conv.depthwise_rows import row_of_groups
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.kernel import machine_for
@@ -89,6 +89,35 @@ def test_rows_of_taps(taps, stride):
         result = np.empty_like(weights)
         calls.channelwise(spec, result, image, gradient, gradient=True).serial()
         close(result, filter_gradient(image, gradient, spec), gradient[..., 0].size)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("each", EACH)
+@pytest.mark.parametrize("geometry", ["same", "cropped"])
+def test_large_filters(geometry, each, dtype, monkeypatch):
+    """They are copied a vector at a time, with the same results to the bit."""
+    groups = 32 // each + 1
+    image, weights, output, spec = grouped_problem(
+        each, groups, GEOMETRIES[geometry], dtype=dtype, images=5
+    )
+    gradient = output.copy()
+
+    def run(threads):
+        results = np.full_like(output, np.nan), np.full_like(weights, np.nan)
+        for i, (given, out) in enumerate(
+            zip((weights, gradient), results, strict=True)
+        ):
+            calls.channelwise(
+                spec, out, image, given, gradient=i == 1, num_threads=threads
+            ).serial()
+        return results
+
+    expected = run(1)
+    monkeypatch.setattr(depthwise_schedule, "_apart", lambda *_, **__: True)
+    for nbytes, threads in ((depthwise_schedule._NEAR_BYTES, 1), (0, 1), (0, 3)):
+        monkeypatch.setattr(depthwise_schedule, "_NEAR_BYTES", nbytes)
+        for found, like in zip(run(threads), expected, strict=True):
+            assert not (why := same_bytes(found, like)), f"{threads} threads: {why}"
 
 
 def test_results_among_others():
@@ -190,6 +219,41 @@ def test_programs(window, each):
             assert not (why := same_bytes(found, other)), f"{size}: {why}"
             scale = np.abs(like).max()
             np.testing.assert_allclose(found, like, rtol=0, atol=2e-6 * scale)
+
+
+def test_programs_with_a_large_filter():
+    """Its epilogue runs for each vector of features."""
+    rng, groups, each = np.random.default_rng(4), 100, 8
+    x = rng.normal(size=(3, 5, 4, groups * each)).astype("float32")
+    w = rng.normal(size=(3, 3, each, groups * each)).astype("float32")
+    bias = rng.normal(size=groups * each).astype("float32")
+    assert w.nbytes > depthwise_schedule._FILTER_BYTES
+    options = {"padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    options |= {"window_strides": (1, 1), "feature_group_count": groups}
+
+    def ours(x, w, bias):
+        y = td.lax.conv_general_dilated(x, w, **options)
+        return td.numpy.maximum(y + bias, 0) + x
+
+    def theirs(x, w, bias):
+        y = lax.conv_general_dilated(x, w, **options)
+        return jax.numpy.maximum(y + bias, 0) + x
+
+    def both(x, w, bias, ct):
+        y, back = td.vjp(ours, x, w, bias)
+        return y, *back(ct)
+
+    ct = rng.normal(size=x.shape).astype("float32")
+    wanted, back = jax.vjp(theirs, x, w, bias)
+    open_images = td.jit(
+        both, dynamic={name: ("n", None, None, None) for name in ("x", "ct")}
+    )
+    found = td.jit(lambda *a: both(*a))(x, w, bias, ct)
+    for one, other, like in zip(
+        found, open_images(x, w, bias, ct), (wanted, *back(ct)), strict=True
+    ):
+        assert not (why := same_bytes(one, other)), why
+        np.testing.assert_allclose(one, like, rtol=0, atol=3e-6 * np.abs(like).max())
 
 
 def test_open_channels_have_the_bits_of_fixed_ones():
