@@ -67,10 +67,13 @@ class Dataflow:
     units: the axes of length 1 that loops don't run along.
     memo: what need not be found again; nothing depends on it.
     lowering: what the target makes of an equation.
+    chosen: the least bytes of elements that it chooses of a register in any order.
     """
 
-    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.graph, self.lowering = graph, cache(lowering)
+    def __init__(
+        self, graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+    ) -> None:
+        self.graph, self.lowering, self.chosen = graph, cache(lowering), chosen
         self.units = Units()
         self.memo = Memo()
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}

@@ -175,6 +175,12 @@ FEW = 8
 _LANES = 16
 """Columns that fill a vector, of most machines. Kernels have two at once."""
 
+_TURNED = 4
+"""Up to so many rows are met by vectors that are turned, ..."""
+
+_TURNED_SUM = 64
+"""... if sums are so long."""
+
 _LONG_SUM = 1024
 """From which on it pays to turn a result."""
 
@@ -190,6 +196,13 @@ def fills_as_rows(rows: int, columns: int, terms: int) -> bool:
         return False
     long = hint(terms) >= _LONG_SUM
     return long and _width(columns) * rows > 1.15 * _width(rows) * columns
+
+
+def turns_as_rows(rows: int, columns: int, terms: int) -> bool:
+    """The same of a product whose rows lie along its sum: exchanged, it has so few rows
+    that vectors of the other operand are turned as they are read."""
+    few = 1 < hint(columns) <= _TURNED
+    return few and hint(rows) >= _LANES and hint(terms) >= _TURNED_SUM
 
 
 def _width(columns: int) -> float:
