@@ -88,16 +88,29 @@ def scan(
     (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
     """
     check_function("scan", f)
+    return scanned(f, init, xs, length, reverse, unroll)
+
+
+def scanned(
+    f: Any,
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    what: str = "scan",
+) -> tuple[Any, Any]:
+    """A `scan` that is part of the function `what`: its errors are that one's."""
     if added := Additions():
         return added.taken(
-            lambda: _adding_scan(added, f, init, xs, length, reverse, unroll)
+            lambda: _adding_scan(added, f, init, xs, length, reverse, unroll, what)
         )
     x_leaves, x_form = flatten_checked(xs, "scan: xs", CLOSE_OVER)
     length = _length_of(x_leaves, x_form, length, name_of(f))
     at_once = _unrolled(unroll, length)
     if state.staging_disabled:
-        return _python_scan(f, init, x_leaves, x_form, length, reverse)
-    leaves, form = flatten_checked(init, "scan: init", CLOSE_OVER)
+        return _python_scan(f, init, x_leaves, x_form, length, reverse, what)
+    leaves, form = flatten_checked(init, f"{what}: init", CLOSE_OVER)
     y_form: Any = None
 
     def flat(*values: Any) -> Any:
@@ -109,7 +122,7 @@ def scan(
 
     rows = [_row_type(typeof(x)) for x in x_leaves]
     types = [typeof(x) for x in leaves]
-    body = trace_body(flat, form, types, rows, "scan", name_of(f), lambda: y_form)
+    body = trace_body(flat, form, types, rows, what, name_of(f), lambda: y_form)
     outs = unrolled_scan(
         body.graph,
         body.captured,
@@ -132,7 +145,7 @@ def _adding_scan(added: Additions, f: Any, init: Any, *rest: Any) -> Any:
         carry, y = _pair(out, f)
         return carry, (y, entries)
 
-    carry, (ys, entries) = scan(wraps(f)(body), init, *rest)
+    carry, (ys, entries) = scanned(wraps(f)(body), init, *rest)
     return (carry, ys), entries
 
 
@@ -206,10 +219,16 @@ def _count(length: Any, name: str) -> int:
 
 
 def _python_scan(
-    f: Any, init: Any, leaves: Any, form: Any, length: int, reverse: bool
+    f: Any,
+    init: Any,
+    leaves: Any,
+    form: Any,
+    length: int,
+    reverse: bool,
+    what: str = "scan",
 ) -> tuple[Any, Any]:
     """What scan means, as a Python loop."""
-    carry, around = PythonCarry(init, "scan", f), Surroundings()
+    carry, around = PythonCarry(init, what, f), Surroundings()
     ys: list[Any] = []
     y_form: Any = None
     for i in reversed(range(length)) if reverse else range(length):
@@ -221,7 +240,7 @@ def _python_scan(
             again = restarted(tree.leaves(init), carry.types)
             around.put(around.leaves)
             return _python_scan(
-                f, carry.form.unflatten(again), leaves, form, length, reverse
+                f, carry.form.unflatten(again), leaves, form, length, reverse, what
             )
         ys.append([as_array(v) for v in y_leaves])
     if y_form is None:

@@ -15,7 +15,7 @@ from treadle.api.carry import (
     of_types,
     trace_body,
 )
-from treadle.api.loops import scan
+from treadle.api.loops import scanned
 from treadle.arraytype import ArrayType
 from treadle.control import while_loop as while_op
 from treadle.control.ways import explore
@@ -110,18 +110,24 @@ def while_loop(
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
     memory = _memory("while_loop", max_steps, remember)
+    return _repeated("while_loop", cond_fun, body_fun, init_val, memory)
+
+
+def _repeated(
+    what: str, cond_fun: Any, body_fun: Any, init_val: Any, memory: Memory
+) -> Any:
     if is_staging():
-        return _staged_while(cond_fun, body_fun, init_val, memory)
-    carry = PythonCarry(init_val, "while_loop", body_fun)
+        return _staged_while(what, cond_fun, body_fun, init_val, memory)
+    carry = PythonCarry(init_val, what, body_fun)
     first = True
     while True:
         going = _scalar_bool(cond_fun(carry.value), cond_fun)
         known = known_value(going)
         if known is None:
             # Examples of a vmap may go on for different times.
-            return _staged_while(cond_fun, body_fun, carry.value, memory, going)
+            return _staged_while(what, cond_fun, body_fun, carry.value, memory, going)
         if not known:
-            return _untouched(body_fun, init_val) if first else carry.value
+            return _untouched(what, body_fun, init_val) if first else carry.value
         carry.update(body_fun(carry.value))
         first = False
 
@@ -147,31 +153,36 @@ def _memory(what: str, max_steps: Any, remember: Any) -> Memory:
     return Memory(most, remember == "steps")
 
 
-def _untouched(body_fun: Any, init: Any) -> Any:
+def _untouched(what: str, body_fun: Any, init: Any) -> Any:
     """The carry of a loop without iterations. If there are numbers in it, only tracing
     says of which types they would be after one."""
-    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
+    leaves, form = flatten_checked(init, f"{what}: init", CLOSE_OVER)
     types = [typeof(x) for x in leaves]
     if any(t.weak for t in types):
-        types = _trace_while(body_fun, form, types).types
+        types = _trace_while(what, body_fun, form, types).types
     return form.unflatten(as_results(of_types(leaves, types)))
 
 
 def _trace_while(
-    body_fun: Any, form: tree.Structure, types: list[ArrayType]
+    what: str, body_fun: Any, form: tree.Structure, types: list[ArrayType]
 ) -> LoopBody:
     def flat(*values: Any) -> Any:
         return body_fun(form.unflatten(values)), []
 
-    return trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
+    return trace_body(flat, form, types, [], what, name_of(body_fun))
 
 
 def _staged_while(
-    cond_fun: Any, body_fun: Any, init: Any, memory: Memory, going: Any = None
+    what: str,
+    cond_fun: Any,
+    body_fun: Any,
+    init: Any,
+    memory: Memory,
+    going: Any = None,
 ) -> Any:
     """The loop as an operation. If the first test has been done, it gave `going`."""
-    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
-    body = _trace_while(body_fun, form, [typeof(x) for x in leaves])
+    leaves, form = flatten_checked(init, f"{what}: init", CLOSE_OVER)
+    body = _trace_while(what, body_fun, form, [typeof(x) for x in leaves])
     test, captured = _trace_test(cond_fun, form, body)
     args = [*captured, *body.captured, *body.initial(leaves)]
     params: dict[str, Any] = {
@@ -292,13 +303,13 @@ def fori_loop(
         n = max(last - first, 0)
         numbers = iota(shape=(n,), axis=0, dtype=dtype)
         numbers = add(numbers, first if is_dim(first) else dtype.type(first))
-        return scan(
-            lambda carry, i: (body_fun(i, carry), None),
-            init_val,
-            numbers,
-            length=n,
-            unroll=1 if unroll is None else unroll,
-        )[0]
+
+        def row(carry: Any, i: Any) -> Any:
+            return body_fun(i, carry), None
+
+        row.__name__ = name_of(body_fun)
+        at_once = 1 if unroll is None else unroll
+        return scanned(row, init_val, numbers, n, False, at_once, "fori_loop")[0]
     if unroll is not None:
         raise ValueError(
             f"fori_loop: unroll={unroll!r}, but the limits are traced: how many "
@@ -311,10 +322,9 @@ def fori_loop(
         i, carry = state
         return add(i, 1), body_fun(i, carry)
 
-    return while_loop(
-        lambda state: lt(state[0], upper),
-        step,
-        (lower, init_val),
-        max_steps=max_steps,
-        remember=remember,
-    )[1]
+    def goes_on(state: Any) -> Any:
+        return lt(state[0], upper)
+
+    step.__name__ = name_of(body_fun)
+    memory = _memory("fori_loop", max_steps, remember)
+    return _repeated("fori_loop", goes_on, step, (lower, init_val), memory)[1]

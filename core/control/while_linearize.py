@@ -25,7 +25,7 @@ from treadle.ops.arithmetic import add
 from treadle.ops.compare import bitwise_and, lt
 from treadle.trace.interpreter import current_source
 from treadle.trace.op import Zero
-from treadle.trace.stage import stage
+from treadle.trace.stage import is_staging, stage
 
 _NO_SECOND_RUN = (
     "td.linearize, td.vjp or td.grad of a while_loop that uses results of "
@@ -92,7 +92,7 @@ def linearize_while(
             *tangents[n_consts:],
         ],
         checked=True,
-        graph=_nested(test, body, n_test_consts, n_body_consts, memory),
+        graph=_nested(test, body, n_test_consts, n_body_consts, memory, is_staging()),
         n_consts=n_consts,
         n_carry=len(init) + 2,
         length=memory.rows,
@@ -102,16 +102,21 @@ def linearize_while(
 
 
 def _nested(
-    test: Graph, body: Graph, n_test: int, n_body: int, memory: Memory
+    test: Graph, body: Graph, n_test: int, n_body: int, memory: Memory, used: bool
 ) -> Graph:
-    """The body of the outermost loop."""
-    key = ("nested", id(test), n_test, memory)
+    """The body of the outermost loop.
+
+    used: only what is used of it is computed, and too many iterations are no mistake
+      if nothing goes back (see `passes.limits`). Else it ends past the last one.
+    """
+    key = ("nested", id(test), n_test, memory, used)
     if key not in body.cache:
         step = _step(test, body, n_test, n_body)
         for _ in range(memory.levels - 1):
             step = _segment(step, n_test + n_body, memory.rows)
         # The test is kept with the result: the key has its identity.
-        body.cache[key] = test, _loop_body(step, n_test + n_body, None)
+        most = None if used else memory.rows + 1
+        body.cache[key] = test, _outermost(step, n_test + n_body, most)
     return body.cache[key][1]
 
 
@@ -127,28 +132,42 @@ def _step(test: Graph, body: Graph, n_test: int, n_body: int) -> Graph:
     return stage(function, types, closed=True, name=body.name)[0]
 
 
-def _loop_body(step: Graph, n_consts: int, most: int | None) -> Graph:
-    """What a `going_scan` repeats: steps, counted. With a limit it stops there, and
-    carries, besides, whether the loop goes on."""
+def _outermost(step: Graph, n_consts: int, most: int | None) -> Graph:
+    """What the outermost loop repeats: steps, counted; no more than so many."""
 
     def function(*values: Any) -> list[Any]:
         consts, (_, i, *carry) = values[:n_consts], values[n_consts:]
         count = add(i, np.int32(1))
-        if most is None:
-            going, *new = call_graph(step, [*consts, *carry])
-            return [going, count, *new]
-        going, *new = call_graph(step, [*consts, *carry[1:]])
+        going, *new = call_graph(step, [*consts, *carry])
+        if most is not None:
+            going = bitwise_and(going, lt(count, np.int32(most)))
+        return [going, count, *new]
+
+    types = _types(step, n_consts, [BOOL, I32])
+    return stage(function, types, closed=True, name=step.name)[0]
+
+
+def _limited(step: Graph, n_consts: int, most: int) -> Graph:
+    """What the others repeat: the same, and they carry whether the loop goes on."""
+
+    def function(*values: Any) -> list[Any]:
+        consts, (_, i, _, *carry) = values[:n_consts], values[n_consts:]
+        count = add(i, np.int32(1))
+        going, *new = call_graph(step, [*consts, *carry])
         return [bitwise_and(going, lt(count, np.int32(most))), count, going, *new]
 
-    consts, carry = step.in_types[:n_consts], step.in_types[n_consts:]
-    beside = [BOOL, I32] if most is None else [BOOL, I32, BOOL]
-    types = [*consts, *beside, *(t.strong() for t in carry)]
+    types = _types(step, n_consts, [BOOL, I32, BOOL])
     return stage(function, types, closed=True, name=step.name)[0]
+
+
+def _types(step: Graph, n_consts: int, beside: list[Any]) -> list[Any]:
+    consts, carry = step.in_types[:n_consts], step.in_types[n_consts:]
+    return [*consts, *beside, *(t.strong() for t in carry)]
 
 
 def _segment(step: Graph, n_consts: int, most: int) -> Graph:
     """Up to so many steps as one, of which only the first carry is remembered."""
-    body = _loop_body(step, n_consts, most)
+    body = _limited(step, n_consts, most)
     yes = np.bool_(True)
 
     def steps(*values: Any) -> list[Any]:

@@ -38,7 +38,7 @@ def array(
     object: Any,
     dtype: DTypeLike | None = None,
     *,
-    copy: bool | None = None,
+    copy: bool | None = True,
     device: Any = None,
     ndmin: int = 0,
 ) -> Array:
@@ -48,7 +48,10 @@ def array(
     keep their dtype.
 
     Args:
-      copy: False demands that nothing is copied: the object is an array of Treadle's.
+      copy: whether an array of Treadle's is copied, so that it stays when the result is
+        donated; arrays don't change, so that the two share memory until then. None
+        does so only if it must. False demands that nothing is copied: the object is an
+        array of Treadle's.
       device: where to place it (see `treadle.device_put`).
       ndmin: how many axes it has at least: axes of length 1 come before the others.
 
@@ -56,15 +59,38 @@ def array(
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
+    out = asarray(object, dtype, copy=copy, device=device)
+    if ndmin > out.ndim:
+        out = reshape(out, shape=(*(1,) * (ndmin - out.ndim), *out.shape))
+    return out
+
+
+def asarray(
+    object: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+) -> Array:
+    """An array of a number, a (nested) list, a NumPy array or an array: as `array`, but
+    an array of Treadle's that has the dtype already is the result itself.
+
+    >>> x = asarray([1, 2])
+    >>> asarray(x) is x, array(x) is x
+    (True, False)
+    """
     if copy is False and not isinstance(object, Value):
         raise ValueError(
             f"array of a {type(object).__name__} needs a copy, and copy=False forbids "
             f"it{at(user_source())}"
         )
-    out = _array(object, dtype)
-    if ndmin > out.ndim:
-        out = reshape(out, shape=(*(1,) * (ndmin - out.ndim), *out.shape))
-    return placed(out, device)
+    return _copied(placed(_array(object, dtype), device), object, copy)
+
+
+def _copied(out: Any, given: Any, copy: bool | None) -> Any:
+    """An array that was made of a given one; it is not that itself if a copy is
+    asked for."""
+    return out.twin() if copy and out is given and isinstance(out, Array) else out
 
 
 def placed(x: Any, device: Any) -> Any:
@@ -99,9 +125,6 @@ def _array(object: Any, dtype: DTypeLike | None = None) -> Array:
         return Array(_converted(np.array(object), want or t.dtype))
     check_cast(t, want or t.dtype)
     return Array(_known(object, want or t.dtype))
-
-
-asarray = array
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -370,7 +393,7 @@ def copy(x: ArrayLike) -> Array:
 def astype(
     x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None
 ) -> Array:
-    """The array with another dtype. `copy` changes nothing: nobody sees whether memory
-    is shared."""
+    """The array with another dtype. If it has that already, `copy` is that of `array`:
+    donating the result leaves `x` as it is, unless it is False."""
     x = operand("astype", x)
-    return placed(as_array(cast(x, dtypes.canonical(dtype))), device)
+    return _copied(placed(as_array(cast(x, dtypes.canonical(dtype))), device), x, copy)

@@ -223,8 +223,8 @@ class Methods(Operators):
     def astype(
         self: Any, dtype: DTypeLike, copy: bool = True, device: Any = None
     ) -> Array:
-        """The elements converted to a dtype."""
-        return creation.astype(self, dtype, device=device)
+        """The elements converted to a dtype; `copy` as in `tnp.astype`."""
+        return creation.astype(self, dtype, copy=copy, device=device)
 
     def view(self: Any, dtype: DTypeLike, *lengths: Any) -> Array:
         """The same bits as another dtype; of another width, the last axis scales. (A
@@ -250,7 +250,9 @@ class Methods(Operators):
         """The elements as one axis."""
         return shapes.ravel(self, order)
 
-    flatten = ravel
+    def flatten(self: Any, order: str = "C") -> Array:
+        """A copy of the elements, as one axis."""
+        return creation.array(shapes.ravel(self, order))
 
     def squeeze(self: Any, axis: Axis = None) -> Array:
         """Without axes of length 1."""

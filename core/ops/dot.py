@@ -68,12 +68,13 @@ def _dot_run(x: Any, y: Any, *, contract: Pairs, batch: Pairs) -> Any:
     out += [names_x[a] for a in free_axes(x.ndim, contract[0], batch[0])]
     out += [names_y[a] for a in free_axes(y.ndim, contract[1], batch[1])]
     formula = f"{''.join(names_x)},{''.join(names_y)}->{''.join(out)}"
-    if x.dtype in (dtypes.float16, dtypes.bfloat16):
-        wide = np.einsum(
-            formula, x.astype(np.float32), y.astype(np.float32), optimize=True
-        )
-        return wide.astype(x.dtype)
-    return np.einsum(formula, x, y, optimize=True)
+    dtype = x.dtype
+    if dtype in (dtypes.float16, dtypes.bfloat16):
+        x, y = x.astype(np.float32), y.astype(np.float32)
+    out = np.einsum(formula, x, y, optimize=True)
+    if all([x.shape[a] == 1 for a in contract[0]]):
+        out = out + out.dtype.type(0)  # NumPy gives one term as it is, -0.0 too
+    return out.astype(dtype, copy=False)
 
 
 def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

@@ -22,6 +22,7 @@ from treadle.passes.grouped import read_bytes
 from treadle.passes.inline import inline_calls
 from treadle.passes.integers import fuse_integers
 from treadle.passes.invariant import hoist_invariant
+from treadle.passes.limits import end_at_limits
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
@@ -77,6 +78,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
+        end_at_limits,  # needs to know which checks are used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         partial(fuse_conversions, multiplied=multiplied.matrices),  # needs roundings
         partial(fuse_integers, integers=target.integers),  # needs simplified casts

@@ -11,6 +11,7 @@ from treadle.ops.arithmetic import add
 from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
+from treadle.passes.signs import Unsigned, signs_seen
 from treadle.passes.units import Units, last_axis
 from treadle.trace.lowering import Reduction
 
@@ -19,10 +20,13 @@ class _Split(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.units = Units()
+        self.unsigned = Unsigned()
+        self.seen = signs_seen(graph)
 
     def write(self, eq: Equation) -> None:
         super().write(eq)
         self.units.add(eq)
+        self.unsigned.add(eq)
 
     def equation(self, eq: Equation) -> None:
         how = eq.op.lowering
@@ -35,7 +39,7 @@ class _Split(Rewriter):
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
         left = set(eq.params["axes"]) - self.units.absent(value)
-        if how.combine == "sum" and not left and not dtypes.is_integer(out.type.dtype):
+        if how.combine == "sum" and not left and out in self.seen:
             value = self._plus_zero(value, eq)
         every = range(value.type.ndim)
         if how.sums and len(left) > 1 and out.type.dtype.itemsize == 2:
@@ -69,6 +73,8 @@ class _Split(Rewriter):
 
     def _plus_zero(self, value: Atom, eq: Equation) -> Atom:
         """A sum of one term, which is never -0.0, as one of more is not."""
+        if dtypes.is_integer(value.type.dtype) or value in self.unsigned:
+            return value
         zero = Lit(np.zeros((), value.type.dtype), ArrayType((), value.type.dtype))
         return self.emit(add, [value, zero], {}, eq.source)[0]
 

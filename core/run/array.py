@@ -168,6 +168,11 @@ class Array(Value):
     def __reduce__(self) -> Any:
         return Array, (np.asarray(self._data),)
 
+    def twin(self) -> Array:
+        """Another array over the same memory: either stays when the other is donated,
+        and then nobody takes the memory."""
+        return Array(self._data, self.type)
+
     def __copy__(self) -> Array:
         # Arrays don't change, but they may be donated: a copy then stays.
         return Array(np.array(self._data))
@@ -199,6 +204,9 @@ class Placed(Array):
     @property
     def device(self) -> Device:
         return self._device
+
+    def twin(self) -> Array:
+        return Placed.on(self._device, self)
 
     def __copy__(self) -> Array:
         return Placed.on(self._device, np.array(self._data))

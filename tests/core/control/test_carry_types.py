@@ -47,3 +47,19 @@ def test_the_line_where_the_dtype_came_in(f: Any, loop: str) -> None:
     with pytest.raises(TypeError, match="the carry must keep its types") as caught:
         td.jit(loops[loop])(X)
     assert f"(made at {__file__}:{line})" in str(caught.value)
+
+
+def grown(i: Any, c: Any) -> Any:
+    return tnp.append(c, i)
+
+
+@pytest.mark.parametrize("end", [3, np.int32(3)])
+def test_a_fori_loop_says_so(end: Any) -> None:
+    """With known limits and with traced ones, compiled or not."""
+    loops = [lambda n: td.fori_loop(0, end, grown, X)]
+    loops += [td.jit(lambda n: td.fori_loop(0, n, grown, X)), td.jit(loops[0])]
+    for loop in loops:
+        with pytest.raises(TypeError, match=r"^fori_loop: the carry .* grown changes"):
+            loop(end)
+    with pytest.raises(TypeError, match="fori_loop"):
+        td.fori_loop(0, end, grown, "x")

@@ -311,3 +311,41 @@ def test_mistakes(name: str) -> None:
     way, parts = MISTAKES[name]
     mistake = lambda: td.while_loop(lambda c: c < 3, lambda c: c + 1, 0, **way)  # noqa: E731
     refused(mistake, ValueError, *parts)
+
+
+def halved(x: Any, **way: Any) -> Any:
+    return td.while_loop(lambda c: c < 1e9, lambda c: c * 0.5, x, **way)
+
+
+def halved_by_statement(x: Any) -> Any:
+    while x < 1e9:
+        x = x * 0.5
+    return x
+
+
+ENDLESS = {
+    "compiled": lambda f: td.jit(td.grad(f)),
+    "of compiled": lambda f: td.grad(td.jit(f)),
+    "of many": lambda f: lambda x: td.vmap(td.grad(f))(x * np.ones(2)),
+    "compiled, of many": lambda f: td.jit(
+        td.vmap(td.grad(f), axis_size=2, in_axes=None)
+    ),
+    "in a scan": lambda f: td.jit(
+        td.grad(lambda x: td.scan(lambda c, _: (f(c), None), x, None, 2)[0])
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+@pytest.mark.parametrize(
+    "way", [{"max_steps": 9}, {"max_steps": 9, "remember": "steps"}]
+)
+def test_a_loop_without_end_is_an_error(case: str, way: dict[str, Any]) -> None:
+    """It ends where no more can be remembered, not only once it has ended."""
+    with pytest.raises(RuntimeError, match=r"(?s)more iterations.*`max_steps=`"):
+        np.asarray(ENDLESS[case](lambda x: halved(x, **way))(np.float32(1)))
+
+
+def test_a_statement_without_end_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)more iterations.*`max_steps=`"):
+        np.asarray(td.jit(td.grad(halved_by_statement))(1.0))

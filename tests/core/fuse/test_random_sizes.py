@@ -41,16 +41,54 @@ def transforms(g: Generator) -> None:
         g.add(g.r.choice(TRANSFORMS), a)
 
 
+NUMBERS = (
+    *(
+        "n",
+        "1 / (n + 1)",
+        "(n + 1) ** -0.5",
+        "(n - 1)",
+        "n // 2",
+        "n % 3",
+        "-n",
+        "n / 3",
+    ),
+    *("tnp.asarray(n)", "tnp.float32(n)", "max(n, 4)", "tnp.array([n, n - 1])[1]"),
+)
+IN_BODIES = (
+    "td.scan(lambda c, x: (tnp.tanh(c * # + x), x * #), {0}[0], {0})[1]",
+    "td.scan(lambda c, x: (c * 0.5 + #, tnp.sum(x * #) * c), 1.0 * #, {0})[1]",
+    "td.scan(lambda c, x: (tnp.tanh(c + x.T @ (x * #)), c), {0}[0].T @ {0}[0], {0})[0]",
+    "td.scan(lambda c, i: (tnp.tanh(c * i * #), None), {0}, tnp.arange(n) * #)[0]",
+    "td.fori_loop(0, n % 4, lambda i, c: tnp.tanh(c * # + {0}), {0})",
+    "td.fori_loop(0, tnp.asarray(n) % 4, lambda i, c: tnp.tanh(c * # + i), {0})",
+    "td.cond(tnp.sum({0}) < #, lambda x: x * #, lambda x: x - #, {0})",
+    "td.vmap(lambda x: tnp.tanh(x * #).sum() * x)({0})",
+    "td.vmap(lambda x: td.scan(lambda c, _: (tnp.sin(c * #), c), x, None, 2)[0])({0})",
+    "td.remat(lambda x: tnp.sin(x * #) @ (x * #).T)({0})",
+    "tnp.where(tnp.arange({0}.shape[-1]) < #, {0}, #)",
+    "td.scan(lambda c, x: (c, tnp.where(x < #, x, c[-1])), {0}[n // 2], {0})[1]",
+)
+
+
+def numbers_in_bodies(g: Generator) -> None:
+    """What a size is, where bodies of loops, of branches and of batches use it."""
+    if (a := g.pick(rank=1)) is None:
+        return
+    text = g.r.choice(IN_BODIES)
+    while "#" in text:
+        text = text.replace("#", f"({g.r.choice(NUMBERS)})", 1)
+    g.add(f"(lambda n: {text})({{0}}.shape[{g.r.choice([0, -1])}])", a)
+
+
 SIZED = RULES | {of_sizes: 16.0, transforms: 2.0}
+WITH_NUMBERS = SIZED | {numbers_in_bodies: 120.0}
 
 
-def sample(often: int) -> list[Any]:
-    """The first seeds, and the others with `make test-all`."""
-    rest = range(2000 + often, 2400)
-    return [
-        *range(2000, 2000 + often),
-        *(pytest.param(seed, marks=pytest.mark.slow) for seed in rest),
-    ]
+def sample(often: int, first: int = 2000) -> list[Any]:
+    """A few seeds, and the others with `make test-all`."""
+    quick = range(first, first + often)
+    rest = [seed for seed in range(2000, 2400) if seed not in quick]
+    return [*quick, *(pytest.param(seed, marks=pytest.mark.slow) for seed in rest)]
 
 
 def outcome(function: Callable[..., Any], args: list[Any]) -> Any:
@@ -85,6 +123,20 @@ def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
 def test_values(seed: int) -> None:
     program = generate(seed, SMOOTH, 6, rules=SIZED)
     agree_at_sizes(program, program.function())
+
+
+@pytest.mark.parametrize("seed", sample(2, 2010))
+def test_numbers_in_bodies(seed: int) -> None:
+    program = generate(seed, SMOOTH, 5, rules=WITH_NUMBERS)
+    agree_at_sizes(program, program.function())
+
+
+@pytest.mark.parametrize("seed", sample(1, 2010))
+def test_gradients_of_numbers_in_bodies(seed: int) -> None:
+    program = generate(seed, SMOOTH, 4, rules=WITH_NUMBERS)
+    if "while_loop" in program.source() or not program.smooth():
+        pytest.skip("nothing to differentiate in reverse")
+    agree_at_sizes(program, program.gradient())
 
 
 @pytest.mark.parametrize("seed", sample(6))

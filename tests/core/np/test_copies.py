@@ -31,6 +31,42 @@ def test_a_copy_outlives_what_is_donated(
     assert td.jit(lambda x: tnp.copy(x) + x.copy())(kept).tolist() == [0, 2, 4, 6]
 
 
+SAME = {
+    "array": tnp.array,
+    "array of its dtype": lambda x: tnp.array(x, x.dtype, copy=True),
+    "astype": lambda x: x.astype(x.dtype),
+    "tnp.astype": lambda x: tnp.astype(x, x.dtype),
+    "flatten": lambda x: x.flatten(),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("place", [lambda x: x, lambda x: td.device_put(x, "cpu")])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_copies_in_numpy_is_another_array(
+    name: str, place: Callable[[Any], Any], first: bool
+) -> None:
+    """Which of the two is donated does not matter: the other one stays as it is, also
+    when results have taken all the memory that was given up."""
+    x = place(td.jit(lambda: tnp.arange(64.0) + 1)())
+    y = SAME[name](x)
+    given, kept = (x, y) if first else (y, x)
+    results = [td.jit(lambda x: x * 2, donate="x")(given)]
+    results += [r * 3 for r in results]
+    with pytest.raises(td.errors.DonatedError):
+        np.asarray(given)
+    assert kept.tolist() == list(range(1, 65))
+    assert type(kept) is type(x) and kept.device == x.device
+
+
+def test_what_does_not_copy_in_numpy_is_the_array_itself() -> None:
+    x = tnp.arange(4.0)
+    assert tnp.asarray(x) is x and tnp.array(x, copy=None) is x
+    assert tnp.array(x, copy=False) is x and tnp.asarray(x, copy=False) is x
+    assert x.astype(x.dtype, copy=False) is x
+    assert tnp.array(x) is not x and tnp.asarray(x, copy=True) is not x
+
+
 VIEWS = {
     "reshape": lambda x: tnp.reshape(x, (3, 2)),
     "transpose": tnp.transpose,

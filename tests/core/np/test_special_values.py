@@ -24,6 +24,16 @@ ZEROS: dict[str, Any] = {
     "a sum of one, and zero": (lambda np, x: np.sum(x[:1], 0) + 0.0, False),
     "a mean of one": (lambda np, x: np.mean(x[:1], 0), False),
     "a sum": (lambda np, x: np.sum(x, 0), False),
+    "a product of one": (lambda np, x: (1 + x[:, :1]) @ x[:1], False),
+    "a sum of one, multiplied": (lambda np, x: x[None].sum(0) @ (1 + x.T), False),
+    "a product, and a sum of one": (lambda np, x: (x @ (1 + x.T))[None].sum(0), False),
+    "a negated sum of one": (lambda np, x: -(x[None].sum(0)), True),
+    "a product that is negated": (lambda np, x: (-(x @ x.T))[None].sum(0), False),
+    "two sums of one": (lambda np, x: x[None, None].sum(0).T[..., None].sum(-1), False),
+    "a sum of one beside": (
+        lambda np, x: np.concatenate([x[None].sum(0), x[None].sum(0) @ x.T], 1),
+        False,
+    ),
     "a diagonal by formula": (lambda np, x: np.einsum("ii->i", x[:, :2]), True),
     "a trace by formula": (lambda np, x: np.einsum("ii->", x[:, :2]), False),
 }
@@ -330,6 +340,15 @@ def test_signs_of_zeros_that_are_summed(name: str) -> None:
     compiled = td.jit(lambda x: function(tnp, x))
     for found in (function(tnp, tnp.asarray(MINUS)), compiled(MINUS), batched):
         assert (np.signbit(found) == negative).all()
+
+
+def test_a_sum_of_one_that_only_sums_read_is_no_copy() -> None:
+    def arena(f: Any) -> int:
+        return td.jit(f).lower(np.ones((64, 64), np.float32)).plan.arena
+
+    assert arena(lambda x: x[None].sum(0) @ x) == arena(lambda x: x @ x)
+    more = lambda x: (x @ x)[None].sum(0)[:, None].sum(1) @ x  # noqa: E731
+    assert arena(more) == arena(lambda x: x @ x @ x)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
