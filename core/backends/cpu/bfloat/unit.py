@@ -12,7 +12,6 @@ To those of bfloat16 subnormal numbers are zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +20,7 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
 from treadle.dtypes import bfloat16, int8, uint8
+from treadle.records import record
 
 SIDE = 32
 """Rows and columns of a block."""
@@ -52,7 +52,7 @@ has what `Speed.starts` says before it. What a unit keeps from one block to the 
 in `state`, at first 0."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Speed:
     """What schedules know of a unit.
 
@@ -298,7 +298,7 @@ BYTES = (int8, uint8)
 are small, and in batches, which is faster in floats.)"""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Format:
     """How elements lie in memory: as bfloat16, as floats that are rounded, or as
     integers of a byte."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -52,9 +52,10 @@ from treadle.kernels.nest import (
     is_half,
     rounds_half,
 )
+from treadle.records import record
 
 
-@dataclass
+@record
 class Frame:
     """The values in scope at one place of the loops; inner places have a parent.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from treadle.records import record
 
 
-@dataclass
+@record
 class Carried:
     """A loop in the making: its index, and the values it carries from turn to turn.
 
