@@ -19,7 +19,7 @@ import numpy as np
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16, int8, uint8
+from treadle.dtypes import bfloat16, bool_, int8, int16, uint8
 from treadle.records import record
 
 SIDE = 32
@@ -296,6 +296,10 @@ def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
 BYTES = (int8, uint8)
 """Integers that operands may have beside floats: all halves have their values. (Masks
 are small, and in batches, which is faster in floats.)"""
+
+INTEGERS = (int8, uint8, int16, bool_)
+"""What operands of products of integers may be. Unsigned integers of 16 bits do not fit
+a signed half."""
 
 
 @record(frozen=True)
