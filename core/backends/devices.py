@@ -35,7 +35,7 @@ def call_foreign(
 def call_lapack(
     op: Op, arrays: Sequence[Any], params: dict[str, Any]
 ) -> Sequence[np.ndarray] | None:
-    """The results of a factorization of NumPy's arrays (see `families.lapack_eager`)."""
+    """The results of a factorization of NumPy's arrays, if LAPACK gives any."""
     return families.lapack_eager.call(op, arrays, params)
 
 
