@@ -147,6 +147,6 @@ def _del_of(cls: Any, names: Sequence[str]) -> Callable[..., None]:
 
 
 if TYPE_CHECKING:
-    record = dataclass
+    from dataclasses import dataclass as record
 else:
     record = _record

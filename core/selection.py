@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 
 from treadle.errors import StructureError, at, user_source
 from treadle.matching import flatten_up_to
-from treadle.records import record
 from treadle.structure import LEAF, Attribute, Path, Structure, take_apart
 
 _NOWHERE = """\
@@ -73,7 +73,7 @@ def _glob(part: str) -> str:
     return re.escape(part).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Selector:
     """Says which arrays of a pytree are meant. Made by `select`.
 

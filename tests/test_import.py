@@ -16,7 +16,8 @@ import treadle
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "torch", "llvmlite", "tensorstore", "orbax", "matplotlib", "sklearn")
-LATER = ("treadle.compile", "treadle.backends.devices", "importlib.metadata", "socket")
+LATER = ("treadle.compile", "treadle.backends.devices", "treadle.backends.first")
+LATER += ("importlib.metadata", "socket")
 
 
 def python(code: str, **environment: str) -> str:

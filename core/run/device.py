@@ -13,14 +13,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from treadle.errors import at, user_source
-from treadle.records import record
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Device:
     """Where arrays are, and programs run. `td.devices()` lists them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from treadle.ir.origin import NOWHERE, Origin
@@ -16,7 +16,6 @@ from treadle.plan.steps import (
     While,
     walk,
 )
-from treadle.records import record
 from treadle.run.explain import describe
 from treadle.run.text import comment, number_text, size_text
 from treadle.trace.routine import Attention
@@ -38,7 +37,7 @@ class KernelCost(NamedTuple):
     origin: Origin
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class CostAnalysis:
     """What a program has to do, counted in the kernels that run: what fusion computes
     again counts again, what was simplified away does not.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from treadle.ir.origin import NOWHERE, Origin
 from treadle.plan.cost import NOTHING, Cost, line_shares, step_cost
 from treadle.plan.record import Event, Record, StepTime
 from treadle.plan.steps import Plan, ProductStep, Step, walk
-from treadle.records import record
 from treadle.run.array import Array
 from treadle.run.execute import Executable
 from treadle.run.explain import describe
@@ -51,7 +50,7 @@ class Row(NamedTuple):
         return Speed(self.cost.flops / seconds, self.cost.bytes / seconds)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Profile:
     """How long the parts of a program take (`td.profile`). To be printed, drawn
     (`plot`), or saved for a viewer of traces (`save`).

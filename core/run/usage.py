@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.arraytype import ArrayType
 from treadle.ir.origin import NOWHERE, Origin
 from treadle.plan.steps import Buffer, Plan, Step, walk, work_memory
-from treadle.records import record
 from treadle.run.text import comment, size_text
 
 _MOST_ROWS = 20
@@ -37,7 +37,7 @@ def live_text(row: Live) -> str:
     return f"{size:>10}  {row.kind:<9} {what}{comment(row.origin)}"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MemoryAnalysis:
     """The bytes that a call of a program takes.
 

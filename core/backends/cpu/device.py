@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu import families, routines
+from treadle.backends.cpu import families, first, routines
 from treadle.backends.cpu.bfloat.unit import BYTES, INTEGERS, Dtypes
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -22,7 +22,7 @@ from treadle.backends.cpu.gemm.arguments import Scheduled
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.link import Linked
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
-from treadle.backends.cpu.run import callpath, executor, native, threads
+from treadle.backends.cpu.run import callpath, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
     for_other_sizes,
@@ -157,9 +157,7 @@ class CPUTarget:
         return strands_of(repeat, threads.num_threads())
 
     def begin(self) -> None:
-        # Of kernels, hardly any program does without that of products.
-        products = gemm.source(np.dtype(np.float32))
-        native.begin([threads.source(), executor.SOURCE, products])
+        first.begin()
 
     def foresee(self, graph: Graph, optimised: bool) -> None:
         native.begin(foreseen(graph, self.lowering, optimised))
