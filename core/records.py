@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from dataclasses import field as field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,8 @@ def _init_of(cls: Any, frozen: bool) -> Callable[..., None]:
                 value += f" if {f.name} is _missing else {f.name}"
         elif f.init:
             value = f.name
+        elif f.default is not MISSING:
+            value = _default(f, known)[1:]  # with slots, the class has none
         else:
             continue
         body.append(assign.format(f.name, value))

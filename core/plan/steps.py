@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKerne
 from treadle.ir.graph import Atom
 from treadle.ir.origin import Origin
 from treadle.late import Number
-from treadle.records import record
+from treadle.records import field, record
 
 
 @record(eq=False, slots=True)

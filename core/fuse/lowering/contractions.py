@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any
 
 from treadle.dims import hint
@@ -21,7 +20,7 @@ from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
 from treadle.ops.dot import free_axes
-from treadle.records import record
+from treadle.records import field, record
 
 _COLUMNS = 16
 """Columns that keep the kernel's vectors busy."""

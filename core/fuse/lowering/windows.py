@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import ZERO, Affine, address, linear, plus, scaled, shifted
 from treadle.kernels.nest import is_half
 from treadle.ops.window import highest, lowest
-from treadle.records import record
+from treadle.records import field, record
 from treadle.trace.lowering import Window
 
 _INDEX = np.dtype(np.int64)

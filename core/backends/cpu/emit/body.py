@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 
 import numpy as np
 
@@ -52,7 +51,7 @@ from treadle.kernels.nest import (
     is_half,
     rounds_half,
 )
-from treadle.records import record
+from treadle.records import field, record
 
 
 @record

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 
-from treadle.records import record
+from treadle.records import field, record
 
 
 @record
