@@ -13,13 +13,13 @@ constants. Equal functions and arguments are one number, computed once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from treadle.dims import Dim, hint
+from treadle.records import record
 
 Value = Callable[[Any], int]
 """From a size to its number."""
@@ -48,7 +48,7 @@ def _scope(args: Sequence[Any]) -> Any:
     return None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class SizeOf:
     """A size as a number of a dtype."""
 
@@ -71,7 +71,7 @@ class SizeOf:
         return SizeOf(new(self.size), self.dtype)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Computed:
     """What an operation makes of sizes and other numbers.
 
@@ -167,7 +167,7 @@ def word(x: Number) -> int:
     return number(formula, tuple(sizes.values()), low=-(1 << 63))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class _Word:
     """A function of sizes: a number made of their places among the arguments."""
 

@@ -16,7 +16,8 @@ import treadle
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "torch", "llvmlite", "tensorstore", "orbax", "matplotlib", "sklearn")
-LATER = ("treadle.compile", "treadle.backends.devices", "importlib.metadata", "socket")
+LATER = ("treadle.compile", "treadle.backends.devices", "treadle.backends.first")
+LATER += ("importlib.metadata", "socket")
 
 
 def python(code: str, **environment: str) -> str:
@@ -118,3 +119,16 @@ def test_recipes_are_programs_as_a_user_would_write(installed: Path) -> None:
         "print(is_ours(here + '/recipes/loop.py'), is_ours(here + '/nn/linear.py'))"
     )
     assert python(code, PYTHONPATH=str(installed)) == "False True"
+
+
+@pytest.mark.parametrize(
+    "family", ["attention", "conv", "fourier", "integers", "lapack"]
+)
+def test_a_program_loads_only_kernels_that_it_needs(family: str) -> None:
+    code = "import sys, treadle as td, numpy as np; "
+    code += "td.jit(lambda x: td.scan(lambda c, y: (c + y, c), 0.0, x @ x[0]))"
+    code += "(np.ones((9, 9), 'float32')); "
+    names = ("kernel", "schedule", "choice", "emitted")
+    modules = [f"treadle.backends.cpu.{family}.{name}" for name in names]
+    code += f"print([name in sys.modules for name in {modules}])"
+    assert python(code) == "[False, False, False, False]"

@@ -39,6 +39,18 @@ def compiler() -> Any:
         return importlib.import_module("treadle.compile")
 
 
+def begin() -> None:
+    """Readies the default device: for when a program is about to be traced."""
+    _begin_first()
+    compiler().begin()
+
+
+@cache
+def _begin_first() -> None:
+    with no_collection():
+        importlib.import_module("treadle.backends.first").begin()
+
+
 class Entry:
     """What a trace gave: valid for one structure, one set of types and statics.
 

@@ -13,7 +13,7 @@ from treadle import tree
 from treadle.api.args import argument, name_of
 from treadle.api.axes import Axes, Named, Pattern, Seen, place
 from treadle.api.captured import Kept, described, is_light, warn_of
-from treadle.api.entry import Entry, Recent, compiler, trace_entry
+from treadle.api.entry import Entry, Recent, begin, trace_entry
 from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
@@ -333,7 +333,7 @@ class Programs:
     def _static(self, given: Arguments, reason: str) -> Entry:
         """A program for one set of sizes."""
         self._check_count(reason)
-        compiler().begin()
+        begin()
         began = perf_counter()
         entry = self._trace(given, given.types)
         row = ProgramReport(str(given), reason, given=given)
@@ -363,7 +363,7 @@ class Programs:
         if family.static:
             return self._static(given, reason)
         self._check_count(reason)
-        compiler().begin()
+        begin()
         if fixed := family.fixed():
             fixed.expect_sizes()
         began = perf_counter()

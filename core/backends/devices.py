@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.backends.cpu import families
 from treadle.backends.cpu.device import CPUTarget
-from treadle.backends.cpu.foreign.arrays import call as call_foreign
 from treadle.backends.cpu.foreign.scalar import call as call_scalar
 from treadle.backends.cpu.foreign.scalar import of_function as code_of_function
 from treadle.backends.cpu.foreign.scalar import parsed as code_of_text
-from treadle.backends.cpu.lapack.eager import call as call_lapack
 from treadle.backends.reference.program import ReferenceTarget
 from treadle.plan.target import Target
 from treadle.run.device import register
+from treadle.trace.foreign import Function
+from treadle.trace.op import Op
 
 _CPU: Target = CPUTarget()
 _REFERENCE: Target = ReferenceTarget()
 TARGETS = {target.name: target for target in (_CPU, _REFERENCE)}
 for _name in TARGETS:
     register(_name)
+
+
+def call_foreign(
+    function: Function, arrays: Sequence[np.ndarray], outs: Sequence[Any], lead: int
+) -> None:
+    """Calls a C function on NumPy's arrays; writes the results."""
+    families.foreign.call(function, arrays, outs, lead)
+
+
+def call_lapack(
+    op: Op, arrays: Sequence[Any], params: dict[str, Any]
+) -> Sequence[np.ndarray] | None:
+    """The results of a factorization of NumPy's arrays, if LAPACK gives any."""
+    return families.lapack_eager.call(op, arrays, params)
+
 
 __all__ = [
     "TARGETS",

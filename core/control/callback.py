@@ -16,7 +16,6 @@ other; a guard keeps out those that take another branch or have left the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ops.movement import spread
+from treadle.records import record
 from treadle.trace.interpreter import current_source
 from treadle.trace.lowering import Host
 from treadle.trace.op import Op
@@ -79,7 +79,7 @@ def _holds(dtype: np.dtype, numbers: np.ndarray) -> bool:
     return np.can_cast(numbers.dtype, dtype, "same_kind")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _OneByOne:
     """The function of a whole batch that calls a function of one example."""
 
@@ -110,7 +110,7 @@ class _OneByOne:
         return self.function(*[x if a is None else np.take(x, i, a) for x, a in places])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Guarded:
     """A function with one more argument, the first: it is called only where that is
     True, and zeros stand for its results elsewhere."""

@@ -13,7 +13,6 @@ fails.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from treadle.arraytype import ArrayType, of_numpy
 from treadle.errors import CheckError, at
 from treadle.ops.compare import bitwise_and
 from treadle.ops.movement import broadcast_in_dim, move_axis
+from treadle.records import record
 from treadle.scopes import Source, current
 from treadle.trace.lowering import Expanded
 from treadle.trace.op import Op
@@ -33,7 +33,7 @@ Levels = tuple[tuple[bool, ...], ...]
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Failure:
     """Raises the error, for the arrays that the program has."""
 

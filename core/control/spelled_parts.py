@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import bitwise_and, bitwise_not
 from treadle.ops.dot import Pairs, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.records import record
 from treadle.trace.value import typeof
 
 DEPTH, VALUE_DEPTH = -1, -2
@@ -38,7 +38,7 @@ DEPTH, VALUE_DEPTH = -1, -2
 Order = Sequence[Sequence[int]]
 
 
-@dataclass
+@record
 class Parts:
     """Operands, and what their axes are.
 

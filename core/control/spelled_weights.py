@@ -4,7 +4,6 @@ from the weights, what they were made of is followed up to those products."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.identity import stop_gradient
 from treadle.ops.reduce import reduce_max, reduce_sum
 from treadle.ops.unary import exp, log
+from treadle.records import field, record
 from treadle.trace.interpreter import Interpreter
 from treadle.trace.value import Tracer, typeof
 
@@ -47,7 +47,7 @@ _MOST_STEPS = 24
 """From weights to scores; there are many ways up from sums of sums."""
 
 
-@dataclass
+@record
 class Spelled:
     """What weights are.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.dims.scope import Scope
 from treadle.dims.terms import hint_of, sizes
+from treadle.records import record
 
 
 class Real:
@@ -132,7 +132,7 @@ def _round_to(x: float, digits: int) -> float:
     return round(x, digits)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class _Formula:
     """A function of numbers, some of which are constants.
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.dims import likely_less, one
+from treadle.records import record
 
 
 class Affine(NamedTuple):
@@ -31,7 +31,7 @@ Map = tuple[Affine, ...]
 ZERO = Affine()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Split:
     """There is a map once a dimension is two: an outer one, and an inner one of the
     given length."""

@@ -8,11 +8,10 @@ description of their own (`treadle.kernels.convolve`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle import dtypes
+from treadle.records import record
 
 
 def is_half(dtype: np.dtype) -> bool:
@@ -24,7 +23,7 @@ def is_small(dtype: np.dtype) -> bool:
     return dtype.kind in "biu" and dtype.itemsize < 4
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Strides:
     """Steps of one operand in elements. 0 repeats it, negative ones go backwards."""
 
@@ -34,7 +33,7 @@ class Strides:
     column: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Contraction:
     """One matrix product, batched over up to two dimensions.
 

@@ -21,15 +21,14 @@ Kernels may leave products with the zeros beside the input out, or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.dims import hint
 from treadle.kernels.contract import Strides, is_half
+from treadle.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Axis:
     """One spatial dimension.
 
@@ -65,7 +64,7 @@ FLAT = Axis(1, 1, 1)
 """That along which images are no volumes."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ConvSpec:
     """One convolution. Strides are in elements; see above for their meaning.
 

@@ -18,7 +18,6 @@ Nothing here knows a device.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, lru_cache
 
@@ -27,6 +26,7 @@ import numpy as np
 from treadle.ir import scalar
 from treadle.ir.scalar import SCALARS
 from treadle.kernels.nest import BROADCAST, Instr, Nest, is_half, rounds_half
+from treadle.records import record
 
 __all__ = [
     "Level",
@@ -58,7 +58,7 @@ class Level(IntEnum):
     MID = 3
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sweep:
     """One pass of the reduction loop; all fields list instructions in body order.
 
@@ -72,7 +72,7 @@ class Sweep:
     restores: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NestOrder:
     """The order of work of a nest.
 

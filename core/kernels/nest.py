@@ -33,7 +33,6 @@ depend on ``mid`` are called *mid*-level; a reduction turns them elem-level.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -41,6 +40,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.scalar import SCALARS
+from treadle.records import record
 
 BROADCAST, CONTIGUOUS, PAIRED, STRIDED = 0, 1, 2, 3
 """Classes of an operand's stride along ``inner``: zero, one, two (parts of complex
@@ -104,7 +104,7 @@ class Instr(NamedTuple):
     attr: Any = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Nest:
     """A kernel's structure. Hashable: equal nests share one compiled kernel.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ from treadle.errors import at, user_source
 from treadle.np.creation import asarray, zeros
 from treadle.np.join import concatenate
 from treadle.np.logic import allclose, array_equal, logical_and
+from treadle.records import record
 from treadle.trace.value import is_array, is_traced, typeof
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Unravel:
     """Makes a pytree of an array with one axis. Equal for trees of equal types.
 

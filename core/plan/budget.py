@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import isqrt, prod
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
 from treadle.fuse.lowering.overwriting import writes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.records import record
 from treadle.trace.lowering import (
     Blocked,
     Contraction,
@@ -53,7 +53,7 @@ _MOST_EQUATIONS = 200
 """That compute one value again."""
 
 
-@dataclass
+@record
 class Life:
     """When a stored value is in memory: it is made at the first of these times, and
     read at the others."""

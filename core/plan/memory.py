@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ from treadle.dims import hint, is_dim, same_shape
 from treadle.fuse.lowering.launches import overwrites
 from treadle.late import number, numbers
 from treadle.plan.steps import Buffer, NestStep, Plan, Step
+from treadle.records import record
 
 _ALIGN = 64
 _WORTH_PACKING = 1.05
@@ -72,7 +72,7 @@ def _blocks(plan: Plan, order: list[Step]) -> dict[Buffer, _Block]:
     return blocks
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Block:
     """Memory of one buffer, or of several one after the other."""
 

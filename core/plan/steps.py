@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,10 @@ from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKerne
 from treadle.ir.graph import Atom
 from treadle.ir.origin import Origin
 from treadle.late import Number
+from treadle.records import field, record
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Buffer:
     """A block of memory.
 
@@ -63,7 +63,7 @@ class Own(NamedTuple):
         return self.place.buffer.nbytes // self.slots
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Step:
     """Something that runs. `names` are of the operations that it does; `position`
     orders it. `origins` says where these come from, in their order, as numbers of the
@@ -81,7 +81,7 @@ class Step:
     own: Own | None = None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class NestStep(Step):
     """A loop nest. `places` has one entry per operand (None for computed indices)."""
 
@@ -91,7 +91,7 @@ class NestStep(Step):
     scratch: Place | None = None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class ProductStep(Step):
     """A contraction, with a nest as its epilogue or none."""
 
@@ -104,14 +104,14 @@ class ProductStep(Step):
     places: list[Place | None] = field(default_factory=list)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class HostStep(Step):
     """The reference implementation, called back: there is no native lowering."""
 
     call: HostCall = None  # type: ignore[assignment]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class OrderStep(Step):
     """Finds the first `count` places of the order of each of `rows` rows of `length`
     unsigned integers."""
@@ -124,7 +124,7 @@ class OrderStep(Step):
     scratch: Place | None = None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class CallsStep(Step):
     """Calls a library for each matrix of a batch, or each line of an array."""
 
@@ -133,14 +133,14 @@ class CallsStep(Step):
     scratch: Place | None = None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class CopyStep(Step):
     """Copies bytes (or writes zeros, if there is no source)."""
 
     nbytes: int = 0
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Loop(Step):
     """A counted loop. Before it, `slots` are pointed at places; after each iteration
     the pairs in `swaps` exchange their pointers.
@@ -157,7 +157,7 @@ class Loop(Step):
     strands: int = 1
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class While(Loop):
     """Runs `test`, and while the bool it leaves at `flag` is true, `body`."""
 
@@ -165,7 +165,7 @@ class While(Loop):
     flag: Place = None  # type: ignore[assignment]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Branch(Step):
     """Runs one of several step lists: the one whose number is at `index`."""
 
@@ -198,7 +198,7 @@ class Outline(NamedTuple):
     nbytes: int
 
 
-@dataclass
+@record
 class Plan:
     """A whole program: steps, and what the buffers need.
 

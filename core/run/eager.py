@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from treadle.errors import TracerError, at, user_source
 from treadle.ir.graph import Equation, Graph
 from treadle.ir.walk import follow
+from treadle.records import record
 from treadle.run.array import Array, Placed, as_numpy
 from treadle.run.device import common, current, default, running_on
 from treadle.trace.interpreter import Interpreter, set_base
@@ -128,7 +128,7 @@ def meaning(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[A
     return out if op.multiple else (out,)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Applied:
     """An op with params, as a function of the list of its operands that gives its only
     result.

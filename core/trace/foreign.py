@@ -4,12 +4,13 @@ are."""
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from treadle.records import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class LibraryFunction:
     """A function that a shared library exports: every process finds it by its name."""
 

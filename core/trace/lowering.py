@@ -7,7 +7,6 @@ them a device has for which dtypes, its target says; what it lacks is done by th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
+from treadle.records import record
 from treadle.trace.routine import FUNCTION, Attention, RoutineCall, Script, Transform
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Emit = Callable[[str, tuple[Element, ...], np.dtype, Any], Any]
 arguments, dtype and attribute."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Elementwise(Lowering):
     """Each element of the result is made of the same element of each operand.
 
@@ -149,7 +149,7 @@ class Index(Lowering):
     """Each element is its own index along ``params["axis"]``."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Reduction(Lowering):
     """One number of all elements along some axes (``params``: axes, or one axis).
 
@@ -180,7 +180,7 @@ Forth = Callable[[Map, Shape, Shape, dict[str, Any]], Sequence[Affine | None]]
 places of an axis."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Mapped(View):
     """A view whose axes are those of the operand, moved, stepped through or added.
 
@@ -218,14 +218,14 @@ AddressingRule = Callable[[Sequence[ArrayType], dict[str, Any]], Addressing]
 """From the operands' types and params."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Gather(Lowering):
     """Reads the first operand at places that the others say."""
 
     addressing: AddressingRule
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Scatter(Lowering):
     """Writes the second operand into the first, at places that the others say.
 
@@ -240,7 +240,7 @@ class Scatter(Lowering):
     ordered: bool = True
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Join(Lowering):
     """Pieces side by side in a larger array, in the order of the operands.
 
@@ -261,7 +261,7 @@ class Contraction(Product):
     """Sums over paired axes (``params``: contract, batch)."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Convolution(Product):
     """Windows of images times a filter.
 
@@ -271,14 +271,14 @@ class Convolution(Product):
     filter_gradient: bool = False
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Window(Lowering):
     """One number of each window of an array, or windows' numbers put back into one."""
 
     what: Literal["sum", "max", "min", "argmax", "argmin", "put", "pick"]
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Running(Lowering):
     """What elements amount to so far, along ``params["axis"]``."""
 
@@ -289,7 +289,7 @@ class Order(Lowering):
     """The order of unsigned integers along the last axis."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Routine(Lowering):
     """Calls of LAPACK, for each matrix of a batch.
 
@@ -314,7 +314,7 @@ class Foreign(Lowering):
         )
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Fourier(Lowering):
     """Fourier transforms of the lines of an array.
 
@@ -324,7 +324,7 @@ class Fourier(Lowering):
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Blocked(Lowering):
     """Work that a kernel does block by block, so that what is between its steps is
     never whole in memory.
@@ -351,7 +351,7 @@ class While(Lowering):
     """A loop over a graph that another graph ends."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Counted(Lowering):
     """A scan whose number of iterations is known only when it runs, but has a bound: a
     pass makes a loop over buffers of it.
@@ -379,7 +379,7 @@ class Same(Lowering):
     """The operands themselves, which only passes must take for other values."""
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Host(Lowering):
     """The reference meaning, on the host.
 
@@ -394,7 +394,7 @@ Shared = Literal[
 ]
 
 
-@dataclass(eq=False, repr=False)
+@record(eq=False, repr=False)
 class Collective(Host):
     """What the members of named axes (``params["over"]``) do together. Those that vmap
     maps run as one program, in which nothing of it is left.

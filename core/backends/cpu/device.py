@@ -9,11 +9,8 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu import routines
-from treadle.backends.cpu.bfloat import kernel as bfloat
-from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
-from treadle.backends.cpu.bfloat.unit import BYTES, Dtypes
-from treadle.backends.cpu.conv import choice
+from treadle.backends.cpu import families, first, routines
+from treadle.backends.cpu.bfloat.unit import BYTES, INTEGERS, Dtypes
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
@@ -22,11 +19,10 @@ from treadle.backends.cpu.fourier import library as fourier_library
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled
-from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.link import Linked
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
-from treadle.backends.cpu.run import callpath, executor, native, threads
+from treadle.backends.cpu.run import callpath, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
     for_other_sizes,
@@ -112,7 +108,7 @@ class CPUTarget:
 
     @property
     def integers(self) -> Sequence[np.dtype]:
-        return integers.DTYPES if integer_unit() else ()
+        return INTEGERS if integer_unit() else ()
 
     def described(self) -> dict[str, str]:
         return {
@@ -145,25 +141,23 @@ class CPUTarget:
         what = product.contraction
         count = threads.num_threads()
         if isinstance(what, Contraction) and what.packed is not None:
-            speed = bfloat.unit_for(Dtypes(*what.dtypes)).speed
-            return bfloat_schedule.schedule(what, speed, count)
+            speed = families.bfloat.unit_for(Dtypes(*what.dtypes)).speed
+            return families.bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction) and what.short:
-            speed = integers.unit(*what.dtypes[:2]).speed
-            return bfloat_schedule.schedule(what, speed, count)
+            speed = families.integers.unit(*what.dtypes[:2]).speed
+            return families.bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction):
             tile = gemm.tile(what.dtype)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
         tile = gemm.tile(what.sums)
-        return choice.schedule(what, product.filter_gradient, tile, count)
+        return families.conv.schedule(what, product.filter_gradient, tile, count)
 
     def strands(self, repeat: Repeat) -> Strands | None:
         return strands_of(repeat, threads.num_threads())
 
     def begin(self) -> None:
-        # Of kernels, hardly any program does without that of products.
-        products = gemm.source(np.dtype(np.float32))
-        native.begin([threads.source(), executor.SOURCE, products])
+        first.begin()
 
     def foresee(self, graph: Graph, optimised: bool) -> None:
         native.begin(foreseen(graph, self.lowering, optimised))

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.backends.cpu import routines
+from treadle.backends.cpu import families, routines
 from treadle.backends.cpu.cost import worth_sharing
 from treadle.backends.cpu.gemm.arguments import Word, operands
 from treadle.backends.cpu.loops import LoopCommands
-from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import (
@@ -185,7 +184,7 @@ class Linked(LoopCommands):
             else:
                 self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
-            source = ordering.source(step.itemsize, step.length, step.count)
+            source = families.order.source(step.itemsize, step.length, step.count)
             self.builder.call(Function(source.key), self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = Function(routines.source(step.call.script, step.call.times).key)

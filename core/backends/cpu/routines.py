@@ -7,16 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.backends.cpu.attention import kernel as attention
-from treadle.backends.cpu.attention import schedule as attention_schedule
-from treadle.backends.cpu.foreign import arrays as foreign
-from treadle.backends.cpu.fourier import kernel as fourier
+from treadle.backends.cpu import families
 from treadle.backends.cpu.fourier import library as fourier_library
-from treadle.backends.cpu.fourier import opened, stockham
-from treadle.backends.cpu.fourier import own as fourier_own
-from treadle.backends.cpu.fourier import schedule as fourier_schedule
-from treadle.backends.cpu.lapack import kernel as lapack
-from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.run import native
 from treadle.dims import is_dim
@@ -31,12 +23,20 @@ def source(script: Script | Transform | Attention, times: int) -> native.Source:
     if isinstance(script, Transform):
         itemsize = script.dtype.itemsize
         if is_dim(script.n):
-            return opened.source(itemsize)
-        own = fourier_own.form(script)
-        return fourier.source() if own is None else stockham.source(itemsize)
+            return families.fourier_opened.source(itemsize)
+        own = families.fourier_own.form(script)
+        return (
+            families.fourier.source()
+            if own is None
+            else families.fourier_stockham.source(itemsize)
+        )
     if isinstance(script, Attention):
-        return attention.source(script)
-    return foreign.source() if script.function else lapack.source(script, times)
+        return families.attention.source(script)
+    return (
+        families.foreign.source()
+        if script.function
+        else families.lapack.source(script, times)
+    )
 
 
 def work(calls: Calls, count: int) -> Work:
@@ -44,20 +44,20 @@ def work(calls: Calls, count: int) -> Work:
     first, script = calls.types[0][0], calls.script
     if isinstance(script, Transform):
         if is_dim(script.n):
-            tasks = opened.tasks(script, count)
-            return Work(tasks, tasks * opened.scratch(script))
-        if (own := fourier_own.form(script)) is not None:
-            tasks = fourier_own.tasks(script, own, count)
-            return Work(tasks, tasks * fourier_own.scratch(script, own))
-        return Work(fourier_schedule.tasks(script, count))
+            tasks = families.fourier_opened.tasks(script, count)
+            return Work(tasks, tasks * families.fourier_opened.scratch(script))
+        if (own := families.fourier_own.form(script)) is not None:
+            tasks = families.fourier_own.tasks(script, own, count)
+            return Work(tasks, tasks * families.fourier_own.scratch(script, own))
+        return Work(families.fourier_schedule.tasks(script, count))
     if isinstance(script, Attention):
-        tasks, own_bytes = attention_schedule.work(script, count)
+        tasks, own_bytes = families.attention_schedule.work(script, count)
         return Work(tasks, own_bytes=own_bytes)
     if script.function is not None:
-        return Work(foreign.tasks(calls.times, count))
+        return Work(families.foreign.tasks(calls.times, count))
     elements = math.prod(first.shape[script.lead :])
-    tasks = lapack_schedule.tasks(script, calls.times, elements, count)
-    return Work(tasks, tasks * lapack_schedule.task_bytes(script))
+    tasks = families.lapack_schedule.tasks(script, calls.times, elements, count)
+    return Work(tasks, tasks * families.lapack_schedule.task_bytes(script))
 
 
 def words(step: CallsStep, at: Callable[[Place], Any], own: Sequence[Any]) -> list[Any]:
@@ -73,18 +73,20 @@ def words(step: CallsStep, at: Callable[[Place], Any], own: Sequence[Any]) -> li
         sizes = [t.dtype.itemsize for t in types]
         if is_dim(script.n):
             assert scratch is not None
-            return opened.words(script, step.tasks, at(scratch), places, sizes)
-        if (form := fourier_own.form(script)) is not None:
+            return families.fourier_opened.words(
+                script, step.tasks, at(scratch), places, sizes
+            )
+        if (form := families.fourier_own.form(script)) is not None:
             assert scratch is not None
-            return fourier_own.words(script, form, at(scratch), places, sizes)
+            return families.fourier_own.words(script, form, at(scratch), places, sizes)
         loop = fourier_library.loop(script.kind, script.dtype)
-        return fourier_schedule.words(script, step.tasks, places, loop, sizes)
+        return families.fourier_schedule.words(script, step.tasks, places, loop, sizes)
     if isinstance(script, Attention):
-        return attention_schedule.words(script, step.tasks, own, places)
+        return families.attention_schedule.words(script, step.tasks, own, places)
     if script.function is not None:
-        return foreign.words(script.function, types, places, script.lead)
+        return families.foreign.words(script.function, types, places, script.lead)
     found = library()
     assert scratch is not None and found is not None
-    return lapack_schedule.words(
+    return families.lapack_schedule.words(
         script, types, places, lambda i: at(scratch.shifted(i)), found
     )

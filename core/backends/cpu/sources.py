@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.backends.cpu import routines
-from treadle.backends.cpu.bfloat import kernel as bfloat
-from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
-from treadle.backends.cpu.bfloat.unit import Dtypes
-from treadle.backends.cpu.conv import choice
+from treadle.backends.cpu import families, routines
+from treadle.backends.cpu.bfloat.unit import INTEGERS, Dtypes
 from treadle.backends.cpu.emit.known import knowing
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.nest import WHOLE, emit
@@ -25,8 +22,6 @@ from treadle.backends.cpu.emit.short import may_have_short_rows
 from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.schedule import few_kind, is_open, may_be_few
-from treadle.backends.cpu.integers import kernel as integers
-from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.worth import gains_much
 from treadle.dims import is_dim, one
@@ -138,12 +133,14 @@ def product_source(product: ProductKernel) -> native.Source:
     what = product.contraction
     if isinstance(what, Contraction) and what.packed is not None:
         dtypes = Dtypes(*what.dtypes)
-        few = bfloat_schedule.needs_few(what, bfloat.unit_for(dtypes).speed)
-        return bfloat.source(dtypes, _half_part(few))
+        few = families.bfloat_schedule.needs_few(
+            what, families.bfloat.unit_for(dtypes).speed
+        )
+        return families.bfloat.source(dtypes, _half_part(few))
     if isinstance(what, Contraction) and what.short:
-        return integers.source(Dtypes(*what.dtypes))
+        return families.integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec):
-        own = choice.own_source(what, product.filter_gradient)
+        own = families.conv.own_source(what, product.filter_gradient)
         if own is not None:
             return own
         sizes = what.y.taps, what.y.out, what.groups
@@ -270,9 +267,9 @@ def foreseen(
                 )
                 if len(parts) == 1:
                     yield gemm.source(dtype, *parts)
-            elif not images and dtype.kind != "f" and given <= {*integers.DTYPES}:
+            elif not images and dtype.kind != "f" and given <= {*INTEGERS}:
                 a, b = operands
-                yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
+                yield families.integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
             script = how.script(operands, results, eq.params)
             yield routines.source(script, script.times(operands))
@@ -289,7 +286,7 @@ def _sources_of_one(kernel: Kernel) -> list[native.Source]:
         return found
     if isinstance(kernel, Sort):
         itemsize = kernel.keys.type.dtype.itemsize
-        return [ordering.source(itemsize, kernel.length, kernel.places)]
+        return [families.order.source(itemsize, kernel.length, kernel.places)]
     if isinstance(kernel, Calls):
         return [routines.source(kernel.script, kernel.times)]
     return []
@@ -332,8 +329,8 @@ def for_other_sizes(steps: Sequence[Step]) -> Iterable[native.Source]:
         given = Dtypes(*what.dtypes)
         if what.packed is None:
             source = gemm.source(what.dtype, gemm.Part.ALL)
-        elif bfloat.unit_for(given).speed.turned_rows:
-            source = bfloat.source(given, gemm.Part.ALL)
+        elif families.bfloat.unit_for(given).speed.turned_rows:
+            source = families.bfloat.source(given, gemm.Part.ALL)
         else:
             continue
         found[source.key] = source
@@ -356,7 +353,7 @@ def sources_of(
         elif isinstance(step, ProductStep):
             found = _sources_of_one(step.product)
         elif isinstance(step, OrderStep):
-            found = [ordering.source(step.itemsize, step.length, step.count)]
+            found = [families.order.source(step.itemsize, step.length, step.count)]
         elif isinstance(step, CallsStep):
             found = _sources_of_one(step.call)
         seen.update((s.key, s) for s in found)

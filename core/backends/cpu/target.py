@@ -9,12 +9,13 @@ import ctypes
 import functools
 import os
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from treadle.records import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class Target:
     """What decides the machine code: two hosts with equal targets share objects.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.dims import hint
@@ -21,6 +20,7 @@ from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
 from treadle.ops.dot import free_axes
+from treadle.records import field, record
 
 _COLUMNS = 16
 """Columns that keep the kernel's vectors busy."""
@@ -29,7 +29,7 @@ _ROW = 8
 """Elements of one column that are worth being computed as a row."""
 
 
-@dataclass
+@record
 class _Loop:
     """A dimension of the result and its steps in x, y and the result."""
 
@@ -38,7 +38,7 @@ class _Loop:
     steps: tuple[int, int, int]
 
 
-@dataclass
+@record
 class _Sides:
     """The loops of a product by role."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.lower import in_place
 from treadle.kernels.nest import Nest
+from treadle.records import record
 from treadle.trace.op import Op
 from treadle.trace.routine import Attention, Script, Transform
 
@@ -58,7 +58,7 @@ def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
     )
 
 
-@dataclass
+@record
 class ProductKernel:
     """c = a · b: stored values, from an element on; and the nest in its epilogue."""
 

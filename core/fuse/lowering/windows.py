@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import ZERO, Affine, address, linear, plus, scaled, shifted
 from treadle.kernels.nest import is_half
 from treadle.ops.window import highest, lowest
+from treadle.records import field, record
 from treadle.trace.lowering import Window
 
 _INDEX = np.dtype(np.int64)
@@ -50,7 +50,7 @@ def window_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     return _LAUNCHES[how.what](_Windows(eq, flow, how.what, strided))
 
 
-@dataclass
+@record
 class _Axis:
     """Indices into one spatial axis of an array; `number` is an instruction that gives
     an index that can't be written as an affine map, and `inside` whether it was there
@@ -61,7 +61,7 @@ class _Axis:
     inside: int | None = None
 
 
-@dataclass
+@record
 class _Windows:
     """The loops over a result of shape (N, *spatial, C), and its windows' elements."""
 

@@ -7,8 +7,6 @@ has the bits of one that reads them converted. (Beside bfloat16 they are packed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.backends.cpu.bfloat.unit import (
@@ -20,9 +18,10 @@ from treadle.backends.cpu.bfloat.unit import (
     words_of_bytes,
 )
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SingleBytes:
     """How they lie in memory."""
 

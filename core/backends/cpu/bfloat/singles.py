@@ -10,7 +10,7 @@ they are, half as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from treadle.backends.cpu.bfloat.vectors import (
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.dtypes import float16
+from treadle.records import record
 
 
 class SingleUnit(VectorUnit):
@@ -75,7 +76,7 @@ class FloatUnit(SingleUnit):
         return super().few(b, a, by, c) if self.reads else {}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Singles:
     """How elements lie in memory: as float16, or as floats that are rounded to it. Both
     are packed as floats."""

@@ -12,7 +12,6 @@ To those of bfloat16 subnormal numbers are zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +19,8 @@ import numpy as np
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16, int8, uint8
+from treadle.dtypes import bfloat16, bool_, int8, int16, uint8
+from treadle.records import record
 
 SIDE = 32
 """Rows and columns of a block."""
@@ -52,7 +52,7 @@ has what `Speed.starts` says before it. What a unit keeps from one block to the 
 in `state`, at first 0."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Speed:
     """What schedules know of a unit.
 
@@ -297,8 +297,12 @@ BYTES = (int8, uint8)
 """Integers that operands may have beside floats: all halves have their values. (Masks
 are small, and in batches, which is faster in floats.)"""
 
+INTEGERS = (int8, uint8, int16, bool_)
+"""What operands of products of integers may be. Unsigned integers of 16 bits do not fit
+a signed half."""
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class Format:
     """How elements lie in memory: as bfloat16, as floats that are rounded, or as
     integers of a byte."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from treadle.backends.cpu.bfloat.kernel import GROUP
 from treadle.backends.cpu.bfloat.unit import (
@@ -29,6 +28,7 @@ from treadle.backends.cpu.gemm.arguments import ProductWord, Word
 from treadle.backends.cpu.gemm.parts import Args, maximum, minimum
 from treadle.backends.cpu.gemm.sweep import first_row
 from treadle.backends.cpu.run.divided import COLD
+from treadle.records import record
 
 _LANES = 8
 _VECTOR = f"<{_LANES} x i64>"
@@ -197,7 +197,7 @@ def _listed(b: Builder, places: str, index: str, which: int) -> str:
     return b.op(f"getelementptr i64, ptr {places}, i64 {at}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Segment:
     """One of a filter.
 
@@ -240,7 +240,7 @@ def _segment(b: Builder, args: Args, number: str) -> _Segment:
     )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Met:
     """What a segment meets at a pixel: its address, whether rows and images are inside,
     and where its first tap is along x."""

@@ -19,7 +19,6 @@ index value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,13 +37,14 @@ from treadle.backends.cpu.emit.lanes import (
 )
 from treadle.backends.cpu.emit.tasks import scratch_rows
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, Nest, Operand
+from treadle.records import record
 
 _HELD = 8
 """Operands whose words are read first of all. The registers don't hold those of more:
 LLVM would look long for which to put aside, and read them again all the same."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Word:
     """A word of the argument block that is read where it is needed."""
 
@@ -60,7 +60,7 @@ def read(b: Builder, word: Word | str) -> str:
     return b.op(f"load {word.kind}, ptr {address}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Access:
     """An operand with its run-time words: base address (or start value) and strides."""
 
@@ -83,7 +83,7 @@ class Access:
         return b.op(f"getelementptr {self.kind}, ptr {position}, i64 {offset}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Arguments:
     """The argument block, loaded."""
 

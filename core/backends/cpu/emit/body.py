@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,9 +51,10 @@ from treadle.kernels.nest import (
     is_half,
     rounds_half,
 )
+from treadle.records import field, record
 
 
-@dataclass
+@record
 class Frame:
     """The values in scope at one place of the loops; inner places have a parent.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from treadle.records import field, record
 
 
-@dataclass
+@record
 class Carried:
     """A loop in the making: its index, and the values it carries from turn to turn.
 

@@ -12,13 +12,14 @@ Half floats live in registers as float, bools as i1 (bytes 0 and 1 in memory).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.target import host
+from treadle.records import record
 
 _FLOATS = ("half", "float", "double")
 _SHORT = {"float": "f32", "double": "f64"}
@@ -100,7 +101,7 @@ def literal(number: Number, kind: str, lanes: int = 1) -> str:
     return text if lanes == 1 else f"splat ({kind} {text})"
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Value:
     """An IR value. Operators take a Value of the same kind, or a Python number.
 

@@ -9,7 +9,6 @@ rows are divided among tasks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from treadle.backends.cpu.emit.lanes import (
     select,
 )
 from treadle.backends.cpu.emit.ops import extremum
+from treadle.records import record
 
 Parts = list[Value]
 
@@ -35,7 +35,7 @@ BLOCK_TURNS = 256
 so that a sum of millions is rounded little more than one of hundreds."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Reduction:
     """name: "sum", "prod", "max", "min", "and", "or", "argmax" or "argmin"."""
 

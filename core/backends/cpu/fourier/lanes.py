@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, multiply_add
+from treadle.records import record
 
 RADICES = (8, 4, 2, 3, 5, 7)
 """Of which a pass can be; those that are tried first come first."""
@@ -53,7 +53,7 @@ class Complex(NamedTuple):
         return Complex(self.im, -self.re)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lanes:
     """Vectors of numbers with parts of an IR type.
 

@@ -44,11 +44,11 @@ blocks (A once per column group of the grid, B once per block of rows).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
 from treadle.backends.cpu.run.executor import Scaled, Slot
 from treadle.plan.steps import Place, ProductStep
+from treadle.records import record
 
 
 class Kind(IntEnum):
@@ -142,7 +142,7 @@ class TileWord(IntEnum):
     one block of k to another; else 0."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tile:
     """The block of C that is held in registers: rows x (vectors * lanes) elements."""
 
@@ -160,7 +160,7 @@ class Tile:
         return -(-self.rows // self.lanes) * self.lanes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scheduled:
     """The arguments of one kernel call, 0 where a pointer is to be filled in.
 

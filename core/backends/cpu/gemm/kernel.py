@@ -36,11 +36,7 @@ from functools import partial
 
 import numpy as np
 
-from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
-from treadle.backends.cpu.conv.kernel import emit_convolution
-from treadle.backends.cpu.conv.together import emit_together
-from treadle.backends.cpu.conv.winograd_filter import emit_winograd_filter
-from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
+from treadle.backends.cpu import families
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
@@ -154,6 +150,8 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
+    if isinstance(part, Images):
+        families.load("conv_emitted")
     scalar = _SCALARS[dtype]
     key = f"{part.value}/{scalar}"
     if part is Part.ALL:
@@ -197,7 +195,8 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
         emit_streamed(b, machine)
         kinds[Kind.STREAMED] = "streamed"
     if isinstance(part, Images):
-        kinds |= _emit_convolutions(b, machine, part is not Images.FORWARD)
+        emit = families.conv_emitted.emit_convolutions
+        kinds |= emit(b, machine, part is not Images.FORWARD)
     emit_dispatch(b, part.value, kinds)
     return b.text()
 
@@ -218,26 +217,6 @@ def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
     _emit_product(b, machine)
     emit_few_rows(b, machine)
     return {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
-
-
-def _emit_convolutions(
-    b: Builder, machine: Machine, gradients: bool
-) -> dict[Kind, str]:
-    emit_convolution(b, machine)
-    emit_together(b, machine)
-    kinds = {Kind.CONVOLUTION: "convolution", Kind.TOGETHER: "together"}
-    tiles = machine.scalar == "float"
-    if tiles:
-        emit_winograd(b, machine)
-        kinds[Kind.WINOGRAD] = "winograd"
-    if gradients:
-        emit_filter_gradient(b, machine)
-        kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
-        kinds[Kind.SUM_PARTIALS] = "sum_partials"
-    if gradients and tiles:
-        emit_winograd_filter(b, machine)
-        kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
-    return kinds
 
 
 def _emit_product(b: Builder, machine: Machine) -> None:

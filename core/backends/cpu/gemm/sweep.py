@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
@@ -21,6 +21,7 @@ from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
 from treadle.backends.cpu.run.divided import exported
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import llvm
+from treadle.records import record
 
 ONE_SEGMENT = "@one_segment = internal constant [2 x i64] zeroinitializer"
 """What k runs through where it is contiguous."""
@@ -69,7 +70,7 @@ class Steps(NamedTuple):
     a_step: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sweep:
     """Arguments of ``sweep``: names of IR values. Steps are in bytes.
 

@@ -23,7 +23,6 @@ is also ten times faster to compile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
@@ -34,6 +33,7 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
 )
 from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.records import record
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr readonly %segments, "
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
     itemsize: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """What the emitted code is for.
 

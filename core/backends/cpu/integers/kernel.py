@@ -7,16 +7,12 @@ import functools
 
 import numpy as np
 
-from treadle import dtypes
 from treadle.backends.cpu.bfloat.kernel import emit_module
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.integers.unit import IntegerUnit
 from treadle.backends.cpu.integers.vectors import Instructions
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import integer_unit
-
-DTYPES = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.bool_)
-"""What operands may be. Unsigned integers of 16 bits do not fit a signed half."""
 
 
 def unit(a: np.dtype, b: np.dtype) -> IntegerUnit:

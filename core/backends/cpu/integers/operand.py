@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.backends.cpu.bfloat.unit import WORDS, line_mask
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import maximum, minimum
+from treadle.records import record
 
 BYTES, HALVES = 4, 2
 """Elements in a word, where they are packed as bytes or made 16 bits long."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Integers:
     """Integers of 8, 16 or 32 bits.
 

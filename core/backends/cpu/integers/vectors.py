@@ -15,7 +15,6 @@ saturates sums of 16 bits.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from treadle.backends.cpu.bfloat.unit import (
     LINE_BYTES,
@@ -34,9 +33,10 @@ from treadle.backends.cpu.bfloat.vectors import (
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.integers.operand import BYTES
 from treadle.backends.cpu.target import AVX2, AVX512_VNNI
+from treadle.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Form:
     """What a tile multiplies.
 

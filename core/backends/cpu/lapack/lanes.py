@@ -9,7 +9,6 @@ There are slabs of one lane, too, for few matrices: the same instructions, of sc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from treadle.backends.cpu.emit.lanes import (
 from treadle.backends.cpu.fourier.lanes import Lanes, at, scaled
 from treadle.backends.cpu.run.shared import SHARED
 from treadle.backends.cpu.target import host
+from treadle.records import record
 
 
 class Number(NamedTuple):
@@ -76,7 +76,7 @@ class Number(NamedTuple):
         return Number(tuple([select(condition, x, y) for x, y in pairs]))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slab:
     """How matrices lie, and the names of the functions for them.
 

@@ -24,7 +24,6 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from treadle.backends.cpu.run.executor_ir import (
 )
 from treadle.dims import Dim, hint, is_dim
 from treadle.late import number
+from treadle.records import record
 
 GROUP_WORDS = 6144
 """A longer group is split: its block lives on the stack."""
@@ -56,7 +56,7 @@ _logs: list[np.ndarray] = []
 """Those that no run uses: to touch fresh memory while a program runs would be seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scaled:
     """``slots[slot] * scale``: a dynamic part of an address, in bytes."""
 
@@ -72,7 +72,7 @@ class Slot(NamedTuple):
     dynamic: tuple[Scaled, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Indirect:
     """The number in memory at `address` when the command runs.
 
@@ -113,7 +113,7 @@ class Label:
         self.offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Command:
     """Where a command begins in the program's words, and what it is."""
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from treadle.backends.cpu.run.shared import Shared, apart, module_of
 from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 from treadle.backends.sources import source_digest
+from treadle.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """One native function that may be needed.
 
@@ -54,7 +54,7 @@ class Source:
         return self.symbol, *self.exports
 
 
-@dataclass
+@record
 class Stats:
     """What `load` did so far in this process."""
 
