@@ -35,7 +35,6 @@ BLOCK = 64
 TOGETHER = 128
 """Vectors that a part multiplies."""
 
-
 APART = 16
 """Numbers that rows begin further apart in work memory, at most."""
 
@@ -135,7 +134,6 @@ def _prepared(of: Reflections, work: Work) -> Rounds:
             letter("gemm"), ("N", "N", rows, count, count, one, *v, *t, zero, *y)
         ),
     )
-    # Beside each other these many small calls would wait for OpenBLAS's memory.
     return Rounds(blocks_of(of.many, BLOCK), (1, 0), calls)
 
 

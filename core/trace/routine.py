@@ -175,8 +175,10 @@ class Script(NamedTuple):
 
     @property
     def called(self) -> str:
-        """The names of the routines, but for what only follows a failure."""
-        return " ".join([s.name for s in self.steps if not s.failed])
+        """The names of the routines that these matrices need, each once, but for what
+        only follows a failure."""
+        steps = [s for s in self.steps if not s.failed and s.needed != 0]
+        return " ".join(dict.fromkeys(" ".join([s.name for s in steps]).split()))
 
     def times(self, types: Sequence[ArrayType]) -> int:
         """How many matrices there are in operands of these types."""
