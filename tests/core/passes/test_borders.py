@@ -73,6 +73,53 @@ def test_pieces_may_be_every_other_row() -> None:
     np.testing.assert_array_equal(td.jit(f)(x, y), expected)
 
 
+def test_pieces_of_pieces_are_seen_through() -> None:
+    """Of what is no moved array itself: the first is a whole result, padded; the second
+    every third column of every other one."""
+
+    def padded(x: Any, y: Any) -> Any:
+        p = tnp.pad(tnp.maximum(x, y), 1)
+        return p[2:][:100, :-2] * tnp.roll(x, 1, 0)
+
+    def stepped(x: Any, y: Any) -> Any:
+        halves = x[:, 2:62:2], x[:, 1::2][:, 2:38:3], x[:, 40:]
+        return tnp.concatenate(halves, 1)[:, :100] - y
+
+    x, y = array(100, 100), array(100, 100, seed=1)
+    for f, expected in (
+        (padded, np.pad(np.maximum(x, y), 1)[2:, :-2] * np.roll(x, 1, 0)),
+        (
+            stepped,
+            np.concatenate([x[:, 2:62:2], x[:, 5:77:6], x[:, 40:]], 1)[:, :100] - y,
+        ),
+    ):
+        assert "assemble" in ops(f, x, y)
+        np.testing.assert_array_equal(td.jit(f)(x, y), expected)
+
+
+def test_long_programs_take_no_longer_than_they_are() -> None:
+    """Rolls of rolls end in as many places as there are, not in twice as many each;
+    groups of many equations, and blocks that are far too many, are only counted."""
+
+    def rolls(x: Any) -> Any:
+        v = x
+        for i in range(80):
+            v = tnp.roll(v, 1, i % 2)
+        return v + x
+
+    def chain(x: Any) -> Any:
+        v = tnp.roll(x, 1, 0)
+        for i in range(3000):
+            v = v * x
+        return v
+
+    def windows(x: Any) -> Any:
+        return sum(tnp.roll(x, i, axis) for axis in range(4) for i in range(1, 31))
+
+    for f, shape in ((rolls, (100, 100)), (chain, (100, 100)), (windows, (31,) * 4)):
+        assert untouched(compute_in_blocks, f, array(*shape))
+
+
 def test_what_is_read_as_a_whole_is_made_as_a_whole() -> None:
     x = array(100, 100)
     for f in (
