@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.scalar import SCALARS
 from treadle.ops.assemble import assemble
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.shape import concatenate, pad, slice_
@@ -37,6 +38,9 @@ how many copies have to be altogether."""
 
 _SHORT_ROW = 12
 """Blocks have rows of so many elements, on average, or more."""
+
+_VECTOR, _COPY = 64, 4
+"""Bytes; and what a copy of an element takes, in simple instructions on one."""
 
 _MOST_EQUATIONS = 400
 """That are written for one group: what they take to be compiled."""
@@ -180,7 +184,7 @@ class _Borders(Rewriter):
         ends: list[set[int]] = [set() for _ in shape]
         for a, start in _pieces(eq):
             inner = self.makers.get(a)
-            found = [set()] * len(shape)
+            found: list[set[int]] = [set()] * len(shape)
             if inner is not None and inner in self.moved:
                 found = self._ends(inner)
             for i, (low, n) in enumerate(zip(start, a.type.shape, strict=True)):
@@ -192,7 +196,8 @@ class _Borders(Rewriter):
         return self.ends[eq]
 
     def _pays(self, work: list[Equation], boxes: list[Box]) -> bool:
-        """Whether blocks cost less than what they need not copy."""
+        """Whether blocks cost less than what they need not copy: kernels, and vectors
+        that rows' ends leave in part empty."""
         joined: set[Equation] = set()
         reached = self._moved_for(work)
         while reached:
@@ -204,11 +209,12 @@ class _Borders(Rewriter):
         pieces = sum([len(eq.inputs) for eq in joined])
         copied = sum([eq.outputs[0].type.nbytes for eq in joined])
         shape = work[0].outputs[0].type.shape
-        rows = len({box[-1] for box in boxes})
+        rows = {box[-1] for box in boxes}
         return (
             bool(boxes)
             and copied >= max(_LEAST_BYTES, _COPIED_BYTES * (len(boxes) - pieces))
-            and (rows == 1 or shape[-1] >= _SHORT_ROW * rows)
+            and (len(rows) == 1 or shape[-1] >= _SHORT_ROW * len(rows))
+            and copied * _COPY >= work[0].outputs[0].type.nbytes * _wasted(work, rows)
         )
 
     # How
@@ -283,6 +289,18 @@ class _Borders(Rewriter):
     def _spread(self, number: Atom, box: Box, eq: Equation) -> Atom:
         params = {"shape": _shape(box), "dims": ()}
         return self.emit(broadcast_in_dim, [self.read(number)], params, eq.source)[0]
+
+
+def _wasted(work: list[Equation], rows: set[tuple[int, int]]) -> float:
+    """What vectors do for nothing that the ends of rows fill in part, in instructions
+    on each element: rows that are not cut follow each other without an end."""
+    if len(rows) == 1:
+        return 0.0
+    lanes = _VECTOR // work[0].outputs[0].type.dtype.itemsize
+    lengths = [high - low for low, high in rows]
+    filled = sum([lanes * -(-n // lanes) for n in lengths if n > 1])
+    each = sum([SCALARS[eq.op.name].cost for eq in work if eq.op.name in SCALARS])
+    return each * max(filled / sum(lengths) - 1, 0)
 
 
 def _is_work(eq: Equation) -> bool:

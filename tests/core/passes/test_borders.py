@@ -109,7 +109,7 @@ def test_long_programs_take_no_longer_than_they_are() -> None:
 
     def chain(x: Any) -> Any:
         v = tnp.roll(x, 1, 0)
-        for i in range(3000):
+        for _ in range(3000):
             v = v * x
         return v
 
@@ -137,6 +137,17 @@ def test_what_saves_little_stays() -> None:
         assert untouched(compute_in_blocks, laplace, array(*shape))
     graph, _ = opened(lambda x: tnp.roll(x, 1, 0) + x, ("n", 200), n=300)
     assert compute_in_blocks(graph) is graph
+
+
+def test_dear_work_is_not_cut_where_rows_fill_vectors_badly() -> None:
+    def dear(x: Any) -> Any:
+        return tnp.tanh(tnp.roll(x, 1, 1) - x) + tnp.exp(tnp.sin(x))
+
+    for columns in (24, 36, 52):
+        assert untouched(compute_in_blocks, dear, array(1000, columns))
+        assert "assemble" in ops(lambda x: tnp.roll(x, 1, 1) - x, array(1000, columns))
+    for columns in (33, 49, 80):
+        assert "assemble" in ops(dear, array(1000, columns))
 
 
 def test_what_is_computed_first_is_stored_for_what_rolls_it() -> None:
