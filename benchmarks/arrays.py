@@ -76,6 +76,31 @@ def rows() -> Iterator[Any]:
             lambda np, a, x: np.einsum("bij,bj->bi", a, x),
             *(normal(10_000, 3, 3), points),
         ),
+        "products of 256x2048 and 3 columns": (
+            lambda np, x, w: np.maximum(x @ w, 0),
+            *(normal(256, 2048), normal(2048, 3)),
+        ),
+        "100000 numbers times a row of 8": (
+            lambda np, x, row: x[:, None] * row,
+            *(normal(100_000), normal(8)),
+        ),
+        "100000 bytes, each twice": (
+            lambda np, x: np.repeat(x, 2),
+            whole.astype("uint8"),
+        ),
+        "images twice as large, 4x16x32x32": (
+            lambda np, x: np.repeat(np.repeat(x, 2, 2), 2, 3),
+            normal(4, 16, 32, 32),
+        ),
+        "bytes of images backwards, 12x112x112": (
+            lambda np, x: x[..., ::-1],
+            rng.integers(0, 255, (12, 112, 112), dtype="uint8"),
+        ),
+        "32x128x64 transposed": (lambda np, x: np.array(x.T), normal(32, 128, 64)),
+        "rows of 3 that go on as in a mirror": (
+            lambda np, x: np.pad(x, ((0, 0), (2, 2)), mode="reflect"),
+            triples,
+        ),
         "logarithms of determinants of 10000 x 2x2": (
             lambda np, x: np.linalg.slogdet(x)[1],
             pairs,

@@ -81,7 +81,7 @@ def _optimised(
     ready: Callable[[Kernels], None] = lambda kernels: None,
     sparing: bool = False,
 ) -> Stages:
-    groups = group(graph, target.lowering)
+    groups = group(graph, target.lowering, target.chosen)
     kernels = weighed(lower(groups))
     ready(kernels)
     scheduled = schedule(kernels, target)

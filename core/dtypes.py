@@ -7,6 +7,7 @@ float32). Two arrays promote as in JAX: an integer never widens a float.
 
 from __future__ import annotations
 
+import math
 from difflib import get_close_matches
 from typing import Any
 
@@ -143,19 +144,48 @@ def number(dtype: np.dtype, value: Any) -> Any:
     try:
         return dtype.type(value)
     except OverflowError:
-        reach = np.iinfo(dtype)
-        remedy = "Convert the array to a wider dtype first: `x.astype(...)`."
-        if not -(2**63) <= value < 2**64:
-            remedy = "No dtype of integers reaches as far; use a float: `float(...)`."
-        raise OverflowError(
-            f"{value} is out of range for {dtype}, which holds {reach.min} to "
-            f"{reach.max}{at(user_source())}\n{remedy}"
-        ) from None
+        raise OverflowError(_out_of_range(dtype, value)) from None
     except TypeError:
+        if isinstance(value, int):  # bfloat16 takes those of 64 bits
+            return dtype.type(_far(dtype, value))
         raise TypeError(
             f"{value} is complex, and can't be one of {dtype}{at(user_source())}\n"
             "Take its real part, or make the array complex: `x.astype(complex)`."
         ) from None
+
+
+def as_float(value: int) -> float:
+    """A Python integer as a float.
+
+    Raises:
+      OverflowError: if floats don't reach as far.
+    """
+    return _far(float64, value)
+
+
+def _far(dtype: np.dtype, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise OverflowError(_out_of_range(dtype, value)) from None
+
+
+def _out_of_range(dtype: np.dtype, value: int) -> str:
+    digits = int(value.bit_length() * math.log10(2)) + 1
+    shown = str(value) if digits <= 40 else f"An integer of about {digits} digits"
+    if not is_integer(dtype):
+        return (
+            f"{shown} is out of range for {dtype}{at(user_source())}\n"
+            "Use a float that is in range, or infinity: `tnp.inf`."
+        )
+    reach = np.iinfo(dtype)
+    remedy = "Convert the array to a wider dtype first: `x.astype(...)`."
+    if not -(2**63) <= value < 2**64:
+        remedy = "No dtype of integers reaches as far; use a float: `float(...)`."
+    return (
+        f"{shown} is out of range for {dtype}, which holds {reach.min} to "
+        f"{reach.max}{at(user_source())}\n{remedy}"
+    )
 
 
 def of_index(length: int) -> np.dtype:

@@ -267,7 +267,28 @@ _PLACES_OF_OPTAX = {
     "transforms": "what is here has no name between: `optim.chain`, `optim.partition`",
     "treeutils": "use `treadle.optim.tree`: `optim.tree.add`, without `tree_` again",
 }
+_PLACES_OF_TORCH = {
+    "utils": "use `treadle.optim.clip_by_global_norm` for `clip_grad_norm_`, "
+    "`treadle.tree.ravel` for `parameters_to_vector`, `treadle.data.Loader` for "
+    "`DataLoader`",
+    "randomsplit": "split the examples by indices: `order = rng.permutation(key, n)`, "
+    "then `data.Loader(td.tree.map(lambda x: x[order[:k]], examples), ...)`",
+    "subset": "take the examples: `data.Loader(td.tree.map(lambda x: x[indices], "
+    "examples), ...)`",
+    "concatdataset": "join the examples: "
+    "`td.tree.map(lambda *x: np.concatenate(x), first, second)`",
+    "iterabledataset": "use `treadle.data.Stream`",
+    "sampler": "a `treadle.data.Loader` has its order of `seed` and `shuffle`",
+    "distributedsampler": "use `treadle.data.Loader(..., shard=(which, of_how_many))`",
+    "defaultcollate": "use `treadle.data.stack`",
+    "swautils": "use `treadle.optim.average_parameters`",
+    "getlinearschedulewithwarmup": "use `treadle.optim.join_schedules` of two "
+    "`treadle.optim.linear_schedule`",
+    "getcosineschedulewithwarmup": "use `treadle.optim.warmup_cosine_decay_schedule`",
+}
+"""Modules and names of PyTorch's world that have no counterpart of one name."""
 _ELSEWHERE = {
+    ("treadle", "freeze"): "treadle.nn.freeze",
     ("treadle.nn", "select"): "treadle.tree.select",
 }
 """What has another meaning where the name is known."""
@@ -388,6 +409,8 @@ def _said(module: str, name: str) -> str:
 
 def _remedy(module: str, name: str) -> str:
     found = instead(module, name)
+    if (module, _plain(name)) in _ELSEWHERE:
+        return f": use `{found}`"
     if said := _said(module, name):
         return said
     if place := _place(module, name):
@@ -407,10 +430,14 @@ def _remedy(module: str, name: str) -> str:
 
 
 def _place(module: str, name: str) -> str:
-    """What is to be said of a module of JAX or Optax."""
+    """What is to be said of a module of JAX or Optax, or of PyTorch's world."""
+    plain, places = _plain(name), dict[str, str]()
     if module in ("treadle", "treadle.extend"):
-        return _PLACES.get(_plain(name), "")
-    return _PLACES_OF_OPTAX.get(_plain(name), "") if module == "treadle.optim" else ""
+        places = _PLACES
+    elif module == "treadle.optim":
+        places = _PLACES_OF_OPTAX
+    theirs = module in ("treadle", "treadle.nn", "treadle.optim", "treadle.data")
+    return places.get(plain) or (_PLACES_OF_TORCH.get(plain, "") if theirs else "")
 
 
 def _numpy_function(path: str) -> Any:

@@ -22,6 +22,10 @@ _NOWHERE = """\
 _NO_MASK = """\
 a mask does not fit the tree: {why}{at}
 A mask has the structure of the tree, or of its upper part, and a bool at each leaf."""
+_NO_LEAVES = """\
+{why}
+Bools in the fields of a Module are part of its structure; make the mask of the model:
+`td.tree.map(lambda x: ..., model)`, or name the places: `"encoder.**.bias"`"""
 _NO_KIND = """\
 tree.select takes patterns, classes, functions, masks and other selectors, got \
 {what!r:.60}{at}
@@ -190,7 +194,14 @@ def _is_mask(what: Any) -> bool:
     """Whether it is a pytree of bools. One for a Module is a Module, too, which can be
     called."""
     found = _leaves(what)
-    return bool(found) and all(isinstance(x, bool | np.bool_) for x in found)
+    return bool(found) and all(map(_is_truth, found))
+
+
+def _is_truth(x: Any) -> bool:
+    """Whether it is one bool: Python's, NumPy's, or an array of no axes."""
+    if isinstance(x, bool):
+        return True
+    return getattr(x, "shape", None) == () and getattr(x, "dtype", None) == np.bool_
 
 
 def _is_part(tree: Any, leaves: Sequence[Any]) -> bool:
@@ -268,7 +279,7 @@ def _inside(what: str | type, form: Structure) -> tuple[tuple[bool, ...], int]:
 def _mask(mask: Any, form: Structure) -> list[bool]:
     values: list[Any] = []
     upper = take_apart(mask, values, None)
-    wrong = [x for x in values if not isinstance(x, bool | np.bool_)]
+    wrong = [x for x in values if not _is_truth(x)]
     if wrong:
         if upper is LEAF:
             raise TypeError(_NO_KIND.format(what=wrong[0], at=at(user_source())))
@@ -277,9 +288,13 @@ def _mask(mask: Any, form: Structure) -> list[bool]:
     try:
         parts = _counts(upper, form)
     except StructureError as error:
-        raise StructureError(_NO_MASK.format(why=error, at=at(user_source()))) from None
+        why = str(error)
+        if not values and form.count:
+            why = _NO_LEAVES.format(why=why)
+        raise StructureError(_NO_MASK.format(why=why, at=at(user_source()))) from None
     return [
-        bool(value)
+        # Of a traced one, this is an error, where bool() would be a decision.
+        bool(np.asarray(value))
         for value, count in zip(values, parts, strict=True)
         for _ in range(count)
     ]

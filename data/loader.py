@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,20 @@ _AHEAD = 2
 _OTHER = """\
 the state is that of a loader with {name}={theirs}, this one has {ours}{at}
 Only with the same data and options does it go on with the batch that comes next."""
+
+
+_REMEDIES = {
+    "dataset": "\nWhat it was made of is yours: keep it beside the loader.",
+    "num_workers": "\nThreads are an argument: `data.Loader(..., workers=2)`.",
+    "sampler": "\nThe order follows from `seed` and `shuffle`.",
+    "batch_sampler": "\nThe order follows from `seed` and `shuffle`.",
+    "collate_fn": "\nIt is an argument: `data.Loader(..., collate=...)`.",
+    "map": "\nIt is an argument: `data.Loader(..., transform=...)`.",
+    "batch": "\nIt is an argument: `data.Loader(..., batch_size=...)`.",
+    "shuffle": "\nIt is an argument: `data.Loader(..., shuffle=True)`.",
+    "state_dict": "\nIts state is `loader.state()`.",
+    "load_state_dict": "\n`loader.restore(state)` goes to where a state was taken.",
+}
 
 
 class Loader:
@@ -99,6 +113,15 @@ class Loader:
         self._ahead = whole("Loader", "prefetch", prefetch, 0)
         self._place = 0, 0
         self._order: tuple[int, Order] | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = _REMEDIES.get(name, "")
+            where = at(user_source()) if remedy else ""
+            raise AttributeError(
+                f"a Loader has no `{name}`{where}{remedy}", name=name, obj=self
+            )
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""

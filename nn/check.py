@@ -249,13 +249,6 @@ def pads(
     if padding == "CAUSAL":
         return tuple([(r - 1, 0) for r in reach])
     if padding == "SAME":
-        return tuple(map(_same, sizes, reach, strides))
+        return tuple(td.lax.padtype_to_pads(sizes, reach, strides, padding))
     assert not isinstance(padding, str)
     return padding
-
-
-def _same(n: int, reach: int, stride: int) -> tuple[int, int]:
-    total = (-(-n // stride) - 1) * stride + reach - n
-    if reach < stride:  # else it can't be negative, and open sizes are not asked
-        total = max(total, 0)
-    return total // 2, total - total // 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,10 +42,33 @@ class Schedule:
     def __call__(self, count: Any) -> Any:
         return self.rule(tnp.asarray(count), **self.numbers)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = _REMEDIES.get(name, "")
+            where = at(user_source()) if remedy else ""
+            raise AttributeError(
+                f"a schedule has no `{name}`{where}{remedy}", name=name, obj=self
+            )
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}={show(v)}" for n, v in self.numbers.items())
         name = getattr(self.rule, "__name__", type(self.rule).__name__)
         return f"{name.strip('_')}({inside})"
+
+
+_COUNTED = (
+    "\nIt is a function of the count of updates, which the optimizer's state keeps: "
+    "`optim.adam(schedule)`; `schedule(count)` is its value."
+)
+_REMEDIES = {
+    "step": _COUNTED,
+    "get_lr": _COUNTED,
+    "last_epoch": _COUNTED,
+    "get_last_lr": "\nWhat is used is in the state: `optim.hyperparameters(state)`.",
+    "state_dict": "\nThe count is in the optimizer's state, a pytree, to be saved.",
+    "load_state_dict": "\nThe count is in the optimizer's state: restore that.",
+}
 
 
 def show(value: Any) -> str:

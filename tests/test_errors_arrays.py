@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -236,3 +238,31 @@ def test_eager_derivatives_of_what_only_looks(name: str, caplog: Any) -> None:
         np.testing.assert_allclose(got, [scale, 0, 0])
     if name == "logged":
         assert caplog.messages[0] == f"{float(V[0]):.2f}"
+
+
+STATIC: dict[str, Any] = {
+    "top_k: k": lambda x, k: tnp.top_k(x, k),
+    "top_k: k ": lambda x, k: td.lax.top_k(x, k),
+    "sort: axis": lambda x, k: tnp.sort(x, axis=k),
+    "sum: axis": lambda x, k: x.sum(k),
+    "diag: k": lambda x, k: tnp.diagflat(x, k),
+    "diagonal: offset": lambda x, k: tnp.trace(x[None], k),
+    "diff: n": lambda x, k: tnp.diff(x, k),
+    "fft: the length of a transform": lambda x, k: tnp.fft.fft(x, k),
+    "matrix_power: the exponent": lambda x, k: tnp.linalg.matrix_power(x[:1, None], k),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_integers_that_are_known_while_tracing(name: str) -> None:
+    def mistake(x: Any, k: Any) -> Any:
+        return STATIC[name](x, k)
+
+    message = rf"{name.strip()} must be known while the function is traced, got i32\[\]"
+    with warnings.catch_warnings(), pytest.raises(td.errors.TracerError) as caught:
+        warnings.simplefilter("error")
+        td.jit(mistake)(np.ones(3, np.float32), 1)
+    assert re.match(message, str(caught.value))
+    assert f"at {__file__}:" in str(caught.value)
+    assert "td.jit(static=...)" in str(caught.value)
+    td.jit(mistake, static="k")(np.ones(3, np.float32), 1 if "axis" not in name else 0)

@@ -24,6 +24,9 @@ MISSING = [
     (td, "array", "treadle.numpy.array"),
     (td, "relu", "treadle.nn.relu"),
     (td, "random", "treadle.rng"),
+    (td, "freeze", "treadle.nn.freeze"),
+    (optim, "LRScheduler", "treadle.optim.Schedule"),
+    (optim, "lr_scheduler", "treadle.optim.Schedule"),
     (td, "PRNGKey", "treadle.rng.key"),
     (td, "tree_map", "treadle.tree.map"),
     (td, "filter_jit", "treadle.jit"),
@@ -109,6 +112,10 @@ SAID = [
     (nn, "conv2d", "use `treadle.lax.conv_general_dilated`"),
     (td.lax, "conv_shape_tuple", "not planned: `treadle.eval_shape` tells the shape"),
     (td, "default_backend", "later: with the backend for GPUs"),
+    (data, "random_split", "split the examples by indices: "),
+    (td, "Subset", "take the examples: "),
+    (data, "DistributedSampler", "use `treadle.data.Loader"),
+    (nn, "utils", "use `treadle.optim.clip_by_global_norm` for `clip_grad_norm_`"),
     (tnp, "Unfold", "use `treadle.lax.conv_general_dilated_patches`"),
 ]
 
@@ -117,6 +124,32 @@ SAID = [
 def test_what_pages_of_names_say(module: Any, name: str, said: str) -> None:
     with pytest.raises(AttributeError, match=f"has no `{name}`: {said}"):
         getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("thing", "name", "said"),
+    [
+        (
+            "schedule",
+            "step",
+            r"function of the count of updates.*\n*.*schedule\(count\)",
+        ),
+        ("schedule", "get_last_lr", r"optim\.hyperparameters\(state\)"),
+        ("loader", "num_workers", r"workers=2"),
+        ("loader", "state_dict", r"loader\.state\(\)"),
+    ],
+)
+def test_what_schedules_and_loaders_do_not_have(
+    thing: str, name: str, said: str
+) -> None:
+    made = {
+        "schedule": optim.cosine_decay_schedule(1.0, 10),
+        "loader": data.Loader(np.zeros((4, 2)), batch_size=2),
+    }[thing]
+    assert not hasattr(made, "unknown")
+    with pytest.raises(AttributeError, match=rf"has no `{name}`[\s\S]*{said}") as e:
+        getattr(made, name)
+    assert f"at {__file__}:" in str(e.value)
 
 
 def test_what_is_said_of_names_elsewhere_is_there() -> None:

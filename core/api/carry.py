@@ -18,7 +18,7 @@ from treadle.api.args import (
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
-from treadle.ir.graph import Graph
+from treadle.ir.graph import Atom, Equation, Graph
 from treadle.ops.cast import convert
 from treadle.trace.effects import ONCE_A_LOOP, Watch
 from treadle.trace.value import Tracer, is_array, typeof
@@ -129,7 +129,8 @@ def trace_body(
         met = [_meet(a, b) for a, b in zip(types, found, strict=True)]
         new = [t for t in met if t is not None]
         if len(new) < len(met):
-            raise TypeError(_mismatch(form, types, outs, what, name))
+            lines = [_came_in(graph, len(captured), out) for out in graph.outputs]
+            raise TypeError(_mismatch(form, types, outs, lines, what, name))
         if [t.dtype for t in types] == [t.dtype for t in new]:
             return _without_constants(graph, captured, types, around)
         types = new
@@ -199,14 +200,17 @@ def _mismatch(
     form: tree.Structure,
     types: Sequence[ArrayType],
     outs: Sequence[Any],
+    lines: Sequence[str],
     what: str,
     name: str,
 ) -> str:
     rows, remedy = [], _DTYPE_REMEDY
-    for path, before, x in zip(tree.paths(form), types, outs, strict=True):
+    # A graph's further outputs are no carry.
+    rows_of = zip(tree.paths(form), types, outs, lines, strict=False)
+    for path, before, x, line in rows_of:
         after = typeof(x)
         if _meet(before, after) is None:
-            line = x.made() if isinstance(x, Tracer) else ""
+            line = line or (x.made() if isinstance(x, Tracer) else "")
             made = f" (made at {line})" if line else ""
             place = "carry" + (tree.key_name(path) if path else "")
             rows.append(f"  {place}: {before} goes in, {after} comes out{made}")
@@ -215,6 +219,24 @@ def _mismatch(
     return _TYPES.format(
         what=what, name=name, rows="\n".join(rows), at=at(user_source()), remedy=remedy
     )
+
+
+def _came_in(graph: Graph, captured: int, out: Atom) -> str:
+    """The line where an output came to its dtype, on the way to it from what the loop
+    carries; nothing if it does not depend on that."""
+    makers: dict[int, Equation] = {}
+    varying = set(map(id, graph.inputs[captured:]))
+    for eq in graph.equations:
+        if not varying.isdisjoint(map(id, eq.inputs)):
+            makers |= {id(v): eq for v in eq.outputs}
+            varying |= set(map(id, eq.outputs))
+    line, dtype = "", out.type.dtype
+    maker = makers.get(id(out))
+    while maker is not None:
+        line = maker.source
+        before = [a for a in maker.inputs if a.type.dtype == dtype and id(a) in makers]
+        maker = makers[id(before[0])] if before else None
+    return line
 
 
 def of_types(leaves: Sequence[Any], types: Iterable[ArrayType]) -> list[Any]:
@@ -259,7 +281,9 @@ class PythonCarry:
         new = [_meet(t, typeof(x)) for t, x in zip(self.types, leaves, strict=True)]
         if any(t is None for t in new):
             raise TypeError(
-                _mismatch(self.form, self.types, leaves, self.what, self.name)
+                _mismatch(
+                    self.form, self.types, leaves, [""] * len(new), self.what, self.name
+                )
             )
         before = [t.dtype for t in self.types]
         self.types = [t for t in new if t is not None]

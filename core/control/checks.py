@@ -70,7 +70,8 @@ class Failure:
             )
         for name, levels, x in zip(self.names, others, values, strict=True):
             x = x[tuple([i for i, has in zip(example, levels, strict=True) if has])]
-            there = f", {x[place]!s} there" * bool(place and x.shape == condition.shape)
+            own_place = bool(place) and x.shape == condition.shape
+            there = f", {x[place]!s} there" if own_place else ""
             lines.append(f"  {name}: {of_numpy(x)}{there}: {_short(x)}")
         return "\n".join(lines)
 

@@ -55,7 +55,11 @@ def _type(index: ArrayType, *types: ArrayType, branches: Graphs) -> Sequence[Arr
         wanted = [(t.shape, t.dtype) for t in branch.in_types]
         if wanted != [(t.shape, t.dtype) for t in types]:
             raise TypeError(f"cond: branch {n} takes {branch.in_types}, got {types}")
-    return first
+    # What is a number of Python's whichever branch is taken still acts as one.
+    columns = zip(*(branch.out_types for branch in branches), strict=True)
+    weak = [all(t.weak for t in column) for column in columns]
+    pairs = zip(first, weak, strict=True)
+    return [ArrayType(t.shape, t.dtype, w) for t, w in pairs]
 
 
 def _run(index: Any, *operands: Any, branches: Graphs) -> Sequence[Any]:

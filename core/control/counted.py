@@ -45,6 +45,7 @@ from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_graph, to_axis
+from treadle.transforms.guard import call_where, guard_graph, may_act
 
 I32 = ArrayType((), dtypes.int32)
 BOOL = ArrayType((), dtypes.bool_)
@@ -101,16 +102,19 @@ def _counted_batch(
 
 
 def _only_rows_below(graph: Graph, n_consts: int, n_carry: int) -> Graph:
-    """The body ``(count, *consts, *carry, row, *xs)`` that changes nothing from row
-    `count` on."""
+    """The body ``(count, *consts, *carry, row, *xs)`` that changes nothing, and does
+    nothing, from row `count` on."""
     key = ("rows_below", n_consts, n_carry)
     if key not in graph.cache:
         consts, init, xs = sections(graph.in_types, n_consts, n_carry)
 
         def function(count: Any, *values: Any) -> list[Any]:
             consts, carry, (row, *xs) = sections(values, n_consts, n_carry)
-            outs = call_graph(graph, [*consts, *carry, *xs])
-            active = lt(row, count)
+            active, given = lt(row, count), [*consts, *carry, *xs]
+            if may_act(graph):
+                outs = call_graph(guard_graph(graph), [active, *given])
+            else:
+                outs = call_graph(graph, given)
             kept = _keep(active, outs[:n_carry], carry)
             return [*kept, *_zeros_unless(active, outs[n_carry:])]
 
@@ -198,7 +202,7 @@ def _until_all_end(
     graph: Graph, axis: MappedAxis, batched: Flags, n_carry: int
 ) -> Graph:
     """The body for all examples, which goes on until the last one has ended; one that
-    has is left as it is."""
+    has is left as it is, and has no effects."""
     n_consts = len(batched) - n_carry
     wide = batch_graph(graph, axis, batched, True)[0]
     # What examples have together is made of the values of those that have ended, too.
@@ -209,7 +213,7 @@ def _until_all_end(
         going, given = carry[0], [*consts, *carry]
         if alone:
             given = running_only(going, given, batched)
-        outs = call_graph(wide, given)
+        outs = call_where(going, graph, axis, batched, given)
         kept = [
             select_examples(going, new, old)
             for new, old in zip(outs, carry, strict=False)

@@ -39,8 +39,27 @@ def plan_saving(graph: Graph, wanted: Sequence[Atom], policy: Policy | None) -> 
     again, wanted = _renamed(again, wanted, worth)
     reached = reads(cut(again, [*graph.inputs, *worth], wanted))
     saved = [v for v in worth if v in reached]
-    given = [v for v in graph.inputs if v in reached]
-    return Saving(keeping, silent(cut(again, [*given, *saved], wanted)), saved)
+    given = [*(v for v in graph.inputs if v in reached), *saved]
+    return Saving(keeping, silent(_apart(cut(again, given, wanted))), saved)
+
+
+def _apart(graph: Graph) -> Graph:
+    """The graph whose equations make nothing that is given: of several results of one
+    some may be remembered, and others not."""
+    given = set(graph.inputs)
+    equations = [
+        Equation(
+            eq.op,
+            eq.inputs,
+            eq.params,
+            [Var(v.type) if v in given else v for v in eq.outputs],
+            eq.source,
+        )
+        if not given.isdisjoint(eq.outputs)
+        else eq
+        for eq in graph.equations
+    ]
+    return Graph(graph.inputs, equations, graph.outputs, graph.name)
 
 
 def reads(graph: Graph) -> set[Var]:
@@ -141,11 +160,9 @@ def _opened_scan(eq: Equation, policy: Policy | None) -> tuple[Equation, Equatio
     keeping = Graph(body.inputs, plan.keeping.equations, outs, body.name)
     inputs = [*body.inputs, *plan.saved]
     again = Graph(inputs, plan.again.equations, plan.again.outputs, body.name)
-    given = set(stacks)
-    outputs = [Var(v.type) if v in given else v for v in eq.outputs]
     return (
         _with(eq, keeping, eq.inputs, [*eq.outputs, *(known[v] for v in new)]),
-        _with(eq, again, [*eq.inputs, *stacks], outputs),
+        _with(eq, again, [*eq.inputs, *stacks], eq.outputs),
     )
 
 

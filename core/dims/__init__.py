@@ -22,7 +22,7 @@ from treadle.dims.scope import LONGEST as LONGEST
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
 from treadle.dims.scope import called
-from treadle.dims.scope import symbols_in as symbols_in
+from treadle.dims.terms import symbols_in as symbols_in
 
 
 def is_dim(x: Any) -> bool:
@@ -54,6 +54,11 @@ def never_positive(n: Any) -> bool:
     """Whether a number is at most 0 for all sizes. No guard: for those who can do
     without this, and who ask no question that only some sizes answer so."""
     return n.range()[1] <= 0 if type(n) is Dim else n <= 0
+
+
+def positive_part(n: Any) -> Any:
+    """The number, or 0 where it is below. A guard says where, if some sizes differ."""
+    return 0 if never_positive(n) else max(n, 0)
 
 
 def likely_less(a: Any, b: Any) -> bool:

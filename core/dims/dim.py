@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
 from treadle.dims.quotients import is_least_at_one, rewritten
-from treadle.dims.scope import COMPILING, TRACING, Scope, sizes
+from treadle.dims.scope import COMPILING, TRACING, Scope
+from treadle.dims.terms import sizes
 
 
 class Dim:
@@ -222,6 +224,11 @@ class Dim:
         low, high = self.range()
         if low > 0 or high < 0:
             return False
+        if low == high:
+            return True  # Written in two ways, of quotients and of their remainders.
+        same = self._smallest()
+        if same is not self:
+            return same._is_zero()
         if self.scope.phase is not TRACING:
             # Of what functions have computed, only a comparison with a number is sure
             # to be of different sizes: two expressions may be equal unseen, unless
@@ -231,6 +238,9 @@ class Dim:
                 return False
             if self.scope.is_elsewhere_nonzero(self):
                 return False
+        elif rests := poly.rests(self.terms):
+            # It is 0 because of them: they leave nothing where they are 0.
+            return all([self.scope.guard(self.scope.dim(r), "==", True) for r in rests])
         return self.scope.guard(self, "==", self.hint == 0)
 
     def _is_negative(self) -> bool:
@@ -245,7 +255,14 @@ class Dim:
                 return True
             if low == -1 and is_least_at_one(self.scope, self.terms, -1):
                 return False
-        return self.scope.guard(self, "<", self.hint < 0)
+        return self.scope.guard(self._smallest(), "<", self.hint < 0)
+
+    def _smallest(self) -> Dim:
+        """What is 0, above and below it for the same sizes: without the factors that
+        are above 0 themselves."""
+        terms = poly.over(self.terms, poly.common(self.terms))
+        shared = gcd(*terms.values())
+        return self.scope.dim({m: c // shared for m, c in terms.items()})
 
     def __eq__(self, other: object) -> Any:
         if self is other:

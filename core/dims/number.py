@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dims.scope import Scope, hint_of, sizes
+from treadle.dims.scope import Scope
+from treadle.dims.terms import hint_of, sizes
 
 
 class Real:

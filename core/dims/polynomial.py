@@ -105,6 +105,21 @@ def without(m: Monomial, part: Monomial) -> Monomial | None:
     return tuple(rest)
 
 
+def common(*polynomials: Terms) -> Monomial:
+    """The atoms that are never 0 by which all the polynomials can be divided."""
+    first, *others = [m for p in polynomials for m in p] or [CONSTANT]
+    found: list[Atom] = []
+    for a in first:
+        if a.low > 0 and all([without(m, (*found, a)) is not None for m in others]):
+            found.append(a)
+    return tuple(found)
+
+
+def over(p: Terms, factor: Monomial) -> Terms:
+    """A polynomial divided by atoms that are in all of its terms."""
+    return {without(m, factor) or (): c for m, c in p.items()}
+
+
 def leading(p: Terms) -> Monomial:
     """The monomial that stands for a polynomial when it is divided by: one of the
     highest degree. Products of leading monomials are leading ones."""
@@ -152,6 +167,14 @@ def has_zeros_of_one(p: Terms) -> bool:
         if len(rest) == len(p) and (low > 0 or high < 0):
             return True
     return False
+
+
+def rests(p: Terms) -> list[Terms]:
+    """The remainders that are 0 for the hints, if there is one in each term."""
+    found = {a: None for m in p for a in m if a.fn is mod and not a.hint}
+    if all([any([a in found for a in m]) for m in p]):
+        return [{(a,): 1} for a in found]
+    return []
 
 
 def value(p: Terms) -> Any:

@@ -6,16 +6,20 @@ from operator import floordiv, mod
 
 from treadle.dims import polynomial as poly
 from treadle.dims.polynomial import CONSTANT, Atom, Terms
-from treadle.dims.scope import Scope, terms_of
+from treadle.dims.scope import Scope
+from treadle.dims.terms import terms_of
 
 
 def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
     """Multiples of a polynomial, and of how many times it, of which more can be said:
     with ``p - m * (p // m)`` for ``p % m``, for all of them or one, with that for
-    ``m * (p // m)``, and with halves that are rounded up."""
+    ``m * (p // m)``, with halves that are rounded up, and with ``m * (p // m)`` for
+    each p that is known to be that."""
     if not any([a.fn in (floordiv, mod) for m in terms for a in m]):
         return []
     out = [(_replaced(scope, terms, up), 1) for up in (False, True)]
+    if scope.multiples:
+        out.append((_apart(scope, out[0][0]), 1))
     for monomial, c in terms.items():
         for a in monomial:
             rest = {poly.without(monomial, (a,)) or (): c}
@@ -65,6 +69,27 @@ def _replaced(scope: Scope, terms: Terms, up: bool) -> Terms:
             product = poly.multiply(product, factor)
         out = poly.add(out, product)
     return out
+
+
+def _apart(scope: Scope, terms: Terms) -> Terms:
+    """With the parts of multiples for them, and the parts of these."""
+    out: Terms = {}
+    for monomial, c in terms.items():
+        atoms = []
+        for a in monomial:
+            while a in scope.multiples:
+                a, k = scope.multiples[a]
+                c *= k
+            atoms.append(a)
+        out = poly.add(out, _product(atoms), c)
+    return out
+
+
+def _product(atoms: list[Atom]) -> Terms:
+    product: Terms = {CONSTANT: 1}
+    for a in atoms:
+        product = poly.multiply(product, {(a,): 1})
+    return product
 
 
 def _remainder(scope: Scope, a: Atom) -> Terms:

@@ -14,6 +14,7 @@ from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user
 from treadle.dims.guard import Fact, Guard, differs, failing
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
+from treadle.dims.terms import bounds_of, hint_of, sizes, symbols_in, terms_of
 from treadle.errors import LeakError, TracerError, at, user_source
 
 LONGEST = 2**31 - 1
@@ -22,9 +23,6 @@ LONGEST = 2**31 - 1
 _UNBOUNDED = 2**63
 
 TRACING, COMPILING, CLOSED = "tracing", "compiling", "closed"
-
-sizes: list[Any] = []
-"""Holds the class of sizes, `Dim`, which is above this module."""
 
 
 class Restart(BaseException):
@@ -55,6 +53,8 @@ class Scope:
         self._sums: dict[tuple, Any] = {}
         self._quotients: dict[Atom, tuple[Any, Any]] = {}
         self._facts: dict[Atom, int] = {}
+        self.multiples: dict[Atom, tuple[Atom, int]] = {}
+        """What is known to be whole multiples: of what, and of how many times that."""
 
     @property
     def generic(self) -> bool:
@@ -173,6 +173,10 @@ class Scope:
             if m == 0:
                 raise ZeroDivisionError(f"{p} // {m}: {m} is 0{at(user_source())}")
             return self.quotient(-p, -m)
+        common = poly.common(terms_of(p), m.terms)
+        if common:
+            p, m = [self.dim(poly.over(t, common)) for t in (terms_of(p), m.terms)]
+            return self.quotient(p, m)
         whole, rest = [self.dim(t) for t in poly.divide(terms_of(p), m.terms)]
         if type(rest) is int and not rest:
             return whole
@@ -218,13 +222,14 @@ class Scope:
         """The polynomial with ``p - k * (p // k)`` for ``p % k``: what was rounded to a
         multiple of k is one."""
         for monomial, c in terms.items():
-            if len(monomial) == 1 and monomial[0].name == "%":
-                p, m = monomial[0].args
-                if m == k:
+            for a in monomial:
+                if a.fn is mod and type(a.args[1]) is int and a.args[1] == k:
+                    p, _ = a.args
                     quotient: Terms = {(self.quotient_atom(p, k),): -k}
-                    inside = poly.add(terms_of(p), quotient)
+                    beside: Terms = {poly.without(monomial, (a,)) or (): c}
+                    inside = poly.multiply(beside, poly.add(terms_of(p), quotient))
                     rest = poly.add(terms, {monomial: c}, -1)
-                    terms = poly.add(rest, inside, c)
+                    return self._with_multiples(poly.add(rest, inside), k)
         return terms
 
     def quotient_atom(self, p: Any, m: Any) -> Atom:
@@ -356,6 +361,8 @@ class Scope:
             ((a,),) = moving
             self._facts[a] = -d.terms.get(CONSTANT, 0) // d.terms[moving[0]]
             self._sums.clear()
+            if not self._facts[a]:
+                self._found_multiple(*a.args)
             return
         found = d.solved()
         pairs = [found] if found else [(a, a.hint) for a in symbols_in(d.terms)]
@@ -364,14 +371,28 @@ class Scope:
             self.replaced.append((atom.name, names, guard))
         raise Restart
 
+    def _found_multiple(self, p: Any, k: Any) -> None:
+        """What follows from ``p % k == 0``: where p is at least 1, it is at least k."""
+        if type(k) is not int:
+            return
+        least, part = -(-bounds_of(p)[0] // k), self.quotient_atom(p, k)
+        self._found_least(part, least)
+        ((monomial, c), *more) = p.terms.items()
+        if not more and c == 1 and len(monomial) == 1:
+            self.multiples[monomial[0]] = part, k
+            self._found_least(monomial[0], least * k)
+
+    def _found_least(self, a: Atom, least: int) -> None:
+        a.low = max(a.low, least)
+        for other in self._interned.values():
+            other.forget_bounds()
+
     def _found_nonzero(self, d: Any) -> None:
         """What follows from ``d != 0``: a quotient that is a length is at least 1."""
         (monomial, _), *more = d.terms.items()
         if more or len(monomial) != 1 or monomial[0].low:
             return
-        monomial[0].low = 1
-        for other in self._interned.values():
-            other.forget_bounds()
+        self._found_least(monomial[0], 1)
 
     def check_alive(self) -> None:
         """
@@ -450,35 +471,6 @@ class Scope:
             yield
         finally:
             self.phase = before
-
-
-def terms_of(x: Any) -> Terms:
-    """A number as a polynomial."""
-    if type(x) is sizes[0]:
-        return x.terms
-    return {CONSTANT: int(x)} if x else {}
-
-
-def bounds_of(x: Any) -> tuple[int, int]:
-    return x.range() if type(x) is sizes[0] else (x, x)
-
-
-def hint_of(x: Any) -> Any:
-    return x.hint if type(x) is sizes[0] else x
-
-
-def symbols_in(terms: Terms) -> list[Atom]:
-    """The user's dimensions in a polynomial, and in what its numbers are made of: in an
-    order that is the same in every process."""
-    found: dict[Atom, None] = {}
-    for m in terms:
-        for a in m:
-            if a.fn is None:
-                found[a] = None
-            for arg in a.args:
-                if type(arg) is sizes[0]:
-                    found |= dict.fromkeys(symbols_in(terms_of(arg)))
-    return list(found)
 
 
 def _nonzero(terms: Any) -> Terms:

@@ -41,14 +41,14 @@ class Memo:
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
       where there is no kernel of that form. views: what chains of them are, as words.
     fits: whether the members of clusters can read what they read, by form and by what
-      else that depends on. loops: those over what clusters reduce, by form.
+      else that depends on. sums: what their order depends on, by form.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
         self.views: dict[tuple[Equation, ...], Hashable] = {}
         self.fits: dict[Hashable, bool] = {}
-        self.loops: dict[Hashable, list[list[int]]] = {}
+        self.sums: dict[Hashable, tuple[Any, int]] = {}
 
 
 class Dataflow:
@@ -67,10 +67,13 @@ class Dataflow:
     units: the axes of length 1 that loops don't run along.
     memo: what need not be found again; nothing depends on it.
     lowering: what the target makes of an equation.
+    chosen: the least bytes of elements that it chooses of a register in any order.
     """
 
-    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.graph, self.lowering = graph, cache(lowering)
+    def __init__(
+        self, graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+    ) -> None:
+        self.graph, self.lowering, self.chosen = graph, cache(lowering), chosen
         self.units = Units()
         self.memo = Memo()
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}

@@ -45,11 +45,17 @@ def bind(
     return out if eq.op.multiple else (out,)
 
 
+def number_of(a: Lit) -> Any:
+    """The number that a literal is, for a function that knows none of its sizes."""
+    assert a.size is None, "the number is that of one of several sizes"
+    return a.value
+
+
 def follow(
     graph: Graph,
     args: Sequence[Any],
     apply: Callable[[Equation, list[Any]], Sequence[Any]],
-    literal: Callable[[Lit], Any] = lambda a: a.value,
+    literal: Callable[[Lit], Any] = number_of,
 ) -> list[Any]:
     """A graph's results; those of an equation are ``apply(equation, inputs)``."""
     values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))

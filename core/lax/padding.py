@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from treadle.dims import positive_part
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, ints
 from treadle.ops.conv import dilated
@@ -59,7 +60,9 @@ def pads(
         )
     result = []
     for n, k, s in zip(lengths, window, strides, strict=True):
-        total = max((-(-n // s) - 1) * s + k - n, 0)
+        total = (-(-n // s) - 1) * s + k - n
+        if k < s:  # else it can't be below 0
+            total = positive_part(total)
         less, more = total // 2, total - total // 2
         result.append((less, more) if kind == "SAME" else (more, less))
     return tuple(result)

@@ -12,7 +12,7 @@ from treadle.errors import at, user_source
 from treadle.lax.fold import Monoid, begun, folded, seeds
 from treadle.lax.operands import all_alike, array, place, places
 from treadle.np.made import named
-from treadle.np.operands import ArrayLike, cast
+from treadle.np.operands import ArrayLike, cast, static_integer
 from treadle.ops import binary, cumulative
 from treadle.ops import reduce as reductions
 from treadle.ops import sort as sorts
@@ -224,7 +224,7 @@ def sort_key_val(
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis, in descending order, and their indices."""
-    x = array("top_k", operand)
+    x, k = array("top_k", operand), static_integer("top_k", "k", k)
     number = place("top_k", axis, x.ndim)
     last = x.ndim - 1
     values, indices = sorts.top_k(move_axis(x, number, last), k=k)

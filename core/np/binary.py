@@ -80,8 +80,15 @@ def _ordered(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     try:
         return pair(name, x, y)
     except OverflowError:
-        far = [math.copysign(math.inf, v) if type(v) is int else v for v in (x, y)]
-        return pair(name, *far)
+        arrays = [v for v in (x, y) if type(v) is not int]
+        if not all([dtypes.is_integer(typeof(v).dtype) for v in arrays]):
+            raise
+        x, y = (_far(v) if type(v) is int else v for v in (x, y))
+        return pair(name, x, y)
+
+
+def _far(number: int) -> float:
+    return math.inf if number > 0 else -math.inf
 
 
 @ufunc

@@ -166,11 +166,16 @@ def _of_list(items: Sequence[Any], want: np.dtype | None) -> np.ndarray:
 def _known(object: Any, dtype: np.dtype) -> np.ndarray:
     """Python's numbers: what a dtype can't hold is an error."""
     try:
+        if type(object) is int and not dtypes.is_integer(dtype):
+            return np.array(dtypes.number(dtype, object))
         return np.array(object, dtype)
     except (OverflowError, ValueError) as error:
         if type(object) is int and not -(2**63) <= object < 2**64:
             dtypes.number(dtype, object)
-        raise type(error)(f"array: {error}{at(user_source())}") from None
+        remedy = ""
+        if isinstance(error, OverflowError):
+            remedy = f"\nGive a wider dtype, or wrap around: `.astype({dtype.name!r})`."
+        raise type(error)(f"array: {error}{at(user_source())}{remedy}") from None
 
 
 def _converted(data: np.ndarray, dtype: np.dtype) -> np.ndarray:

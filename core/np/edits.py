@@ -21,6 +21,7 @@ from treadle.np.index import counted, position
 from treadle.np.indexing import getitem
 from treadle.np.join import concatenate
 from treadle.np.operands import (
+    PYTHON_SCALARS,
     ArrayLike,
     as_array,
     as_shape,
@@ -287,6 +288,8 @@ def put(
     elif mode == "wrap":
         where = mod(where, array.size)
     found = np.asarray(values) if isinstance(values, list | tuple) else values
+    if type(found) in PYTHON_SCALARS:
+        found = cast(found, array.dtype)
     new = resize(found, where.shape)
     return reshape(Place(ravel(array), where).set(new), array.shape)
 
@@ -378,7 +381,7 @@ def fill_diagonal(
             f"lengths, are needed{at(user_source())}"
         )
     given = np.asarray(value) if isinstance(value, list | tuple) else value
-    new = as_array(cast(ravel(operand("fill_diagonal", given)), array.dtype))
+    new = as_array(ravel(cast(operand("fill_diagonal", given), array.dtype)))
     if none(array.size):
         return array
     if array.ndim == 2:

@@ -270,9 +270,10 @@ def sinc(x: ArrayLike, /) -> Array:
     """``sin(π x) / (π x)``, 1 at 0."""
     x = mul(as_inexact("sinc", x), math.pi)
     small = compare.lt(unary.abs_(x), 0.25)
-    # The branch not taken must not divide by zero: its derivative would be NaN.
+    # The branch not taken must neither divide by zero nor overflow: its derivative
+    # would be NaN.
     safe = compare.select(small, 1.0, x)
-    square = integer_pow(x, n=2)
+    square = integer_pow(compare.select(small, x, 0.0), n=2)
     # Taylor's series: the quotient has no derivatives at 0, and no digits beside it.
     series = 1.0
     for n in (12, 10, 8, 6, 4, 2):

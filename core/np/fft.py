@@ -10,7 +10,6 @@ and half floats are transformed in float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from treadle import dtypes
 from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
-from treadle.np.operands import ArrayLike, as_inexact, cast, one_axis
+from treadle.np.operands import ArrayLike, as_inexact, cast, one_axis, static_integer
 from treadle.np.rearrange import roll
 from treadle.ops import fourier
 from treadle.ops.arithmetic import div
@@ -94,13 +93,7 @@ def _axis(name: str, x: Any, axis: int) -> int:
 
 def _length(name: str, n: Any, default: int) -> int:
     """Of how many numbers a transform is."""
-    try:
-        n = default if n is None else n if is_dim(n) else index(n)
-    except TypeError:
-        raise TypeError(
-            f"{name}: the length of a transform is an integer, got {n!r}"
-            f"{at(user_source())}"
-        ) from None
+    n = default if n is None else static_integer(name, "the length of a transform", n)
     if n < 1:
         raise ValueError(
             f"{name}: a transform of {n} numbers: there must be one or more"

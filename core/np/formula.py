@@ -14,19 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle import dtypes
 from treadle.control.spelled import product
 from treadle.dims import hint, is_dim, one, settled
 from treadle.errors import at, user_source
 from treadle.np.contract import factors, of_dtype, preference
+from treadle.np.matrices import diagonal
 from treadle.np.operands import ArrayLike, Shape, operand
 from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import transpose
+from treadle.np.shapes import moveaxis, transpose
 from treadle.ops.arithmetic import mul
-from treadle.ops.compare import eq, where_zero
 from treadle.ops.dot import free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape
-from treadle.ops.shape import iota
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -248,12 +246,7 @@ def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Lab
     while len(set(labels)) < len(labels):
         second = next(i for i, label in enumerate(labels) if label in labels[:i])
         first = labels.index(labels[second])
-        shape = typeof(x).shape
-        dtype = dtypes.of_index(shape[first])
-        rows, columns = (
-            iota(shape=shape, axis=a, dtype=dtype) for a in (first, second)
-        )
-        x = sum_of(where_zero(eq(rows, columns), x), second, typeof(x).dtype)
+        x = moveaxis(diagonal(x, 0, first, second), -1, first)
         labels = (*labels[:second], *labels[second + 1 :])
     return x, labels
 

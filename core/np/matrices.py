@@ -22,6 +22,7 @@ from treadle.np.operands import (
     cast,
     one_axis,
     operand,
+    static_integer,
 )
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import moveaxis, reshape
@@ -104,7 +105,7 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Any:
 
 def diag(x: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix with a vector as k-th diagonal."""
-    x = operand("diag", x)
+    x, k = operand("diag", x), static_integer("diag", "k", k)
     t = typeof(x)
     if t.ndim == 2:
         return diagonal(x, k)
@@ -127,7 +128,7 @@ def diagflat(x: ArrayLike, k: int = 0) -> Array:
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose indices in two axes are equal (up to an offset), as the last
     axis."""
-    x = operand("diagonal", x)
+    x, offset = operand("diagonal", x), static_integer("diagonal", "offset", offset)
     t = typeof(x)
     a, b = one_axis("diagonal", axis1, t.ndim), one_axis("diagonal", axis2, t.ndim)
     rows, columns = max(-offset, 0), max(offset, 0)

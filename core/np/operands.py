@@ -264,7 +264,7 @@ def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 def inexact_pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """The operands of a function whose result is inexact: integers become float32."""
     # Python's own beyond the reach of the other's dtype, too.
-    x, y = (float(v) if type(v) is int else v for v in (x, y))
+    x, y = (dtypes.as_float(v) if type(v) is int else v for v in (x, y))
     x, y = pair(name, x, y)
     if not dtypes.is_differentiable(typeof(x).dtype):
         x, y = as_inexact(name, x), as_inexact(name, y)
@@ -289,6 +289,30 @@ def none(n: int) -> bool:
     return not is_dim(n) and n == 0
 
 
+def static_integer(name: str, what: str, x: Any) -> int:
+    """An integer that decides what is computed, and so is known while tracing.
+
+    Raises:
+      TracerError: if it is traced.
+      TypeError: if it is not an integer.
+    """
+    if type(x) is int or is_dim(x):
+        return x
+    try:
+        return index(x)
+    except TracerError:
+        raise TracerError(
+            f"{name}: {what} must be known while the function is traced, got "
+            f"{typeof(x)}{at(user_source())}\n"
+            "What is computed depends on it: pass it as a static argument, "
+            "`td.jit(static=...)`."
+        ) from None
+    except TypeError:
+        raise TypeError(
+            f"{name}: {what} must be an integer, got {x!r}{at(user_source())}"
+        ) from None
+
+
 def one_axis(name: str, axis: Any, ndim: int) -> int:
     """An axis as a number from 0.
 
@@ -296,12 +320,7 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
       AxisError: if there is no such axis (NumPy's: a ValueError and an IndexError).
       TypeError: if it is not an integer.
     """
-    try:
-        number = index(axis)
-    except TypeError:
-        raise TypeError(
-            f"{name}: axis must be an integer, got {axis!r}{at(user_source())}"
-        ) from None
+    number = static_integer(name, "axis", axis)
     if not -ndim <= number < ndim:
         raise np.exceptions.AxisError(
             f"{name}: axis {number} is out of range for an array with {ndim} "

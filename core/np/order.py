@@ -17,6 +17,7 @@ from treadle.np.operands import (
     cast,
     one_axis,
     operand,
+    static_integer,
 )
 from treadle.np.shapes import flip, moveaxis, ravel
 from treadle.ops import sort as sorts
@@ -148,7 +149,7 @@ def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis, in descending order, and their indices
     (int32; along an axis of 2³¹ elements or more, int64)."""
     x, number = along("top_k", x, axis)
-    n = typeof(x).shape[number]
+    n, k = typeof(x).shape[number], static_integer("top_k", "k", k)
     if not 0 <= k <= n:
         raise ValueError(
             f"top_k: k is {k}, but the axis has length {n}{at(user_source())}"

@@ -52,10 +52,18 @@ def _known_power(x: Any, n: Any) -> Any:
                 f"power: integers to the power of {n}: make the base a float, "
                 f"`x.astype(float) ** {n}`{at(user_source())}"
             )
-        return integer_pow(x, n=int(n))
+        return integer_pow(x, n=_within_period(dtype, int(n)))
     if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
         return integer_pow(x, n=int(n))
     return unary.sqrt(x) if n == 0.5 else None
+
+
+def _within_period(dtype: np.dtype, n: int) -> int:
+    """An exponent in the dtype's reach with the same powers of all its integers: those
+    of an odd one repeat after ``2 ** (bits - 2)``, of an even one they end in zeros."""
+    bits = 8 * dtype.itemsize
+    period = 1 << (bits - 2)
+    return n if n < bits + period else bits + (n - bits) % period
 
 
 def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:

@@ -23,6 +23,7 @@ from treadle.np.operands import (
     one_axis,
     operand,
     promoted,
+    static_integer,
 )
 from treadle.np.order import along
 from treadle.np.reductions import accumulator
@@ -182,6 +183,7 @@ def diff(
       prepend, append: what is put before and after x first: an array, or a scalar.
     """
     x, number = along("diff", x, axis)
+    n = static_integer("diff", "n", n)
     if n < 0:
         raise ValueError(f"diff: n is {n}; it must not be negative{at(user_source())}")
     if n and (prepend is not None or append is not None):
@@ -201,6 +203,7 @@ def _end(value: Any, x: Any, axis: int) -> list[Any]:
     value = operand("diff", value)
     if typeof(value).ndim:
         return [value]
+    _, value = promoted("diff", x, value)
     shape = typeof(x).shape
     return [broadcast_to_shape(value, (*shape[:axis], 1, *shape[axis + 1 :]))]
 
@@ -212,7 +215,8 @@ def ediff1d(
     flat = ravel(operand("ediff1d", x))
     dtype = typeof(flat).dtype
     first, last = (
-        [] if v is None else [cast(ravel(v), dtype)] for v in (to_begin, to_end)
+        [] if v is None else [ravel(cast(operand("ediff1d", v), dtype))]
+        for v in (to_begin, to_end)
     )
     return concatenate([*first, diff(flat), *last])
 

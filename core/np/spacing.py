@@ -32,7 +32,8 @@ from treadle.trace.value import typeof
 
 def _ends(name: str, start: Any, stop: Any) -> list[Any]:
     """Both in one dtype; Python's integers may be beyond the reach of the other's."""
-    return promoted(name, *[float(v) if type(v) is int else v for v in (start, stop)])
+    ends = [dtypes.as_float(v) if type(v) is int else v for v in (start, stop)]
+    return promoted(name, *ends)
 
 
 @overload

@@ -44,7 +44,21 @@ def _dot_type(
     return ArrayType(tuple(shape), x.dtype)
 
 
+def _multiplied(x: Any, y: Any, batch: Pairs) -> Any:
+    """Each element of one with each of the other, in every batch."""
+    (bx, by), n = batch, len(batch[0])
+    x = np.transpose(x, (*bx, *free_axes(x.ndim, (), bx)))
+    y = np.transpose(y, (*by, *free_axes(y.ndim, (), by)))
+    more = (1,) * (x.ndim - n)
+    return np.multiply(
+        x.reshape(*x.shape, *(1,) * (y.ndim - n)),
+        y.reshape(*y.shape[:n], *more, *y.shape[n:]),
+    )
+
+
 def _dot_run(x: Any, y: Any, *, contract: Pairs, batch: Pairs) -> Any:
+    if not contract[0]:  # NumPy would add zeros, and -0.0 be 0.0
+        return _multiplied(x, y, batch)
     letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     names_x, names_y = [next(letters) for _ in x.shape], [""] * y.ndim
     for a, b in zip(contract[0] + batch[0], contract[1] + batch[1], strict=True):
@@ -160,6 +174,12 @@ FEW = 8
 _LANES = 16
 """Columns that fill a vector, of most machines. Kernels have two at once."""
 
+_TURNED = 4
+"""Up to so many rows are met by vectors that are turned, ..."""
+
+_TURNED_SUM = 64
+"""... if sums are so long."""
+
 _LONG_SUM = 1024
 """From which on it pays to turn a result."""
 
@@ -175,6 +195,13 @@ def fills_as_rows(rows: int, columns: int, terms: int) -> bool:
         return False
     long = hint(terms) >= _LONG_SUM
     return long and _width(columns) * rows > 1.15 * _width(rows) * columns
+
+
+def turns_as_rows(rows: int, columns: int, terms: int) -> bool:
+    """The same of a product whose rows lie along its sum: exchanged, it has so few rows
+    that vectors of the other operand are turned as they are read."""
+    few = 1 < hint(columns) <= _TURNED
+    return few and hint(rows) >= _LANES and hint(terms) >= _TURNED_SUM
 
 
 def _width(columns: int) -> float:

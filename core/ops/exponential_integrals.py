@@ -13,7 +13,7 @@ from treadle.ops import chebyshev_tables as tables
 from treadle.ops.arithmetic import div, mul, neg, sub
 from treadle.ops.compare import eq, lt, select
 from treadle.ops.formula import EULER, HALF_PI, chebyshev, formula_op, odd
-from treadle.ops.unary import abs_, cos, exp, log1p, sin
+from treadle.ops.unary import abs_, cos, exp, log, log1p, sin
 
 
 def _exp1(m: Any, x: Any) -> Any:
@@ -105,7 +105,11 @@ def _spence_partial(g: Any, out: Any, x: Any) -> Any:
     series: Any = 1 / 12
     for n in range(11, 0, -1):
         series = sub(1 / n, mul(w, series))
-    return neg(mul(g, select(near, series, div(log1p(safe), safe))))
+    # Near 0 the difference from 1 has no digits of x.
+    small = lt(x, 0.5)
+    below, above = select(small, x, 1.0), select(small, 1.0, safe)
+    logarithm = select(small, log(below), log1p(above))
+    return neg(mul(g, select(near, series, div(logarithm, safe))))
 
 
 spence = formula_op("spence", _spence, [_spence_partial])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import positive_part
 from treadle.ir.maps import Map, scaled, shifted
 from treadle.ops.arithmetic import sub
 from treadle.ops.compare import select
@@ -165,9 +166,8 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding: Padding) -> list[Any
 def _unpad(ct: Any, t: ArrayType, padding: Padding) -> Any:
     """Cuts the original elements out of a padded array (cropped ones are zero)."""
     zero = t.dtype.type(0)
-    uncropped = pad(
-        ct, zero, padding=tuple((max(-lo, 0), max(-hi, 0), 0) for lo, hi, _ in padding)
-    )
+    cut = tuple((positive_part(-lo), positive_part(-hi), 0) for lo, hi, _ in padding)
+    uncropped = pad(ct, zero, padding=cut)
     starts = tuple(max(lo, 0) for lo, _, _ in padding)
     steps = tuple(inner + 1 for _, _, inner in padding)
     limits = tuple(

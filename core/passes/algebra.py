@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import hint, is_dim
+from treadle.dims import hint, is_dim, positive_part
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
@@ -312,9 +312,10 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     (wide,) = s.emit(pad, inputs, {"padding": grown}, eq.source)
     shape = wide.type.shape
     params = {
-        "starts": tuple(max(-low, 0) for low, _, _ in padding),
+        "starts": tuple(positive_part(-low) for low, _, _ in padding),
         "limits": tuple(
-            n - max(-high, 0) for n, (_, high, _) in zip(shape, padding, strict=True)
+            n - positive_part(-high)
+            for n, (_, high, _) in zip(shape, padding, strict=True)
         ),
         "steps": (1,) * len(shape),
     }

@@ -15,7 +15,7 @@ from treadle.ops.arithmetic import add, mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.complex import parts
 from treadle.ops.conv import conv_general
-from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes
+from treadle.ops.dot import Axes, dot_general, fills_as_rows, free_axes, turns_as_rows
 from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
@@ -83,9 +83,11 @@ class _Lower(Rewriter):
         others, depends on which have one element: it is not for all sizes the same.
         """
         sums, free = len(eq.params["contract"][0]), _free(eq)
+        if not sums:
+            return True
         if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
-        return not sums or not all(free)
+        return not all(free)
 
     def _otherwise(self, eq: Equation, x: Atom, y: Atom) -> Atom | None:
         found = self._without_kernel(eq, x, y)
@@ -310,9 +312,10 @@ class _Lower(Rewriter):
         return a, batch, free, ()
 
     def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
-        """What a sum of products adds: of floats, without rounding the product."""
+        """What a sum of products adds: of floats, without rounding the product. A
+        product that nothing is added to keeps the sign of its zeros."""
         dtype = spread[0].type.dtype
-        if not dtypes.is_float(dtype):
+        if not dtypes.is_float(dtype) or not eq.params["contract"][0]:
             return self.emit(mul, spread, {}, eq.source)[0]
         zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
         operands = [*spread, zero]
@@ -361,8 +364,9 @@ _TERMS = 4
 def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
     """Whether the second operand has a few columns, or leaves much of the last vectors
     empty, and the first, which is summed over its slower axes, less of its own: as in
-    the gradient of a matrix of weights that makes a few numbers. Elements have the same
-    bits either way, so that open sizes count as in the trace."""
+    the gradient of a matrix of weights that makes a few numbers; or very few, whatever
+    the first is summed over. Elements have the same bits either way, so that open sizes
+    count as in the trace."""
     x, y = (a.type.shape for a in eq.inputs)
     free_x, free_y = _free(eq)
     if any(eq.params["batch"]):
@@ -372,9 +376,11 @@ def _leaves_few_columns(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
         for shape, free in ((x, free_x), (y, free_y))
     )
     fastest = [_fastest(a, makers) for a in eq.inputs]
-    if fastest[0] not in free_x or fastest[1] not in free_y:
-        return False
     terms = math.prod([x[i] for i in eq.params["contract"][0]])
+    if fastest[0] not in free_x:
+        return turns_as_rows(rows, columns, terms)
+    if fastest[1] not in free_y:
+        return False
     return columns > 1 and fills_as_rows(rows, columns, terms)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ops.arithmetic import add
 from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
@@ -34,6 +35,8 @@ class _Split(Rewriter):
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
         left = set(eq.params["axes"]) - self.units.absent(value)
+        if how.combine == "sum" and not left and not dtypes.is_integer(out.type.dtype):
+            value = self._plus_zero(value, eq)
         every = range(value.type.ndim)
         if how.sums and len(left) > 1 and out.type.dtype.itemsize == 2:
             value = self._converted(value, _wider(out.type.dtype), eq)
@@ -63,6 +66,11 @@ class _Split(Rewriter):
             params = {"shape": out.type.shape, "dims": ()}
             (zero,) = self.emit(broadcast_in_dim, [zero], params, eq.source)
         self.values[out] = zero
+
+    def _plus_zero(self, value: Atom, eq: Equation) -> Atom:
+        """A sum of one term, which is never -0.0, as one of more is not."""
+        zero = Lit(np.zeros((), value.type.dtype), ArrayType((), value.type.dtype))
+        return self.emit(add, [value, zero], {}, eq.source)[0]
 
     def _converted(self, value: Atom, dtype: np.dtype, eq: Equation) -> Atom:
         if value.type.dtype == dtype:

@@ -111,10 +111,14 @@ class _Scan:
         known: dict[Var, tuple[Atom, bool]],
     ) -> list[tuple[Atom, bool]]:
         """Emits equations of the body outside, for all iterations at once."""
-        part = Graph(inputs, equations, outs, self.name)
-        flags = tuple(known[v][1] for v in inputs)
+        # To what traces them, a literal would be the number of one size.
+        numbers = _Numbers(equations)
+        given = [*inputs, *numbers.stand_ins.values()]
+        part = Graph(given, numbers.equations, outs, self.name)
+        flags = *(known[v][1] for v in inputs), *(False for _ in numbers.stand_ins)
         wide, batched = batch_graph(part, MappedAxis(None, self.length), flags)
-        made = self.writer.splice(wide, [known[v][0] for v in inputs], self.eq.source)
+        args = [*(known[v][0] for v in inputs), *numbers.stand_ins]
+        made = self.writer.splice(wide, args, self.eq.source)
         return list(zip(made, batched, strict=True))
 
     # Before
@@ -388,6 +392,23 @@ class _Scan:
     def _drop_dead(self) -> None:
         self.equations, needed = live(self.equations, (*self.carry_outs, *self.ys))
         self.xs = [(v, a) for v, a in self.xs if v in needed]
+
+
+class _Numbers:
+    """Equations in which variables stand for the numbers that vary with sizes."""
+
+    def __init__(self, equations: Sequence[Equation]) -> None:
+        self.stand_ins: dict[Lit, Var] = {}
+        self.equations = [self._without(eq) for eq in equations]
+
+    def _without(self, eq: Equation) -> Equation:
+        inputs = [self._of(a) for a in eq.inputs]
+        return Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
+
+    def _of(self, a: Atom) -> Atom:
+        if not isinstance(a, Lit) or not a.varies:
+            return a
+        return self.stand_ins.setdefault(a, Var(a.type))
 
 
 def _worth_stacking(each: int, stacked: int, result: int) -> int:

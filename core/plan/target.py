@@ -99,6 +99,11 @@ class Target(Arithmetic, Protocol):
         """How many run tasks at once, at most."""
         return 1
 
+    @property
+    def chosen(self) -> int:
+        """The least bytes of elements that it chooses of a register in any order."""
+        return 4
+
     def described(self) -> dict[str, str]:
         """What a report of a fault should say of the device, by name."""
         return {}

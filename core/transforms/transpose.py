@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.errors import at
 from treadle.ir.graph import Atom, Graph, Lit, Var
-from treadle.ir.walk import surroundings
+from treadle.ir.walk import number_of, surroundings
 from treadle.ops.arithmetic import add
 from treadle.scopes import in_backward, within
 from treadle.trace.interpreter import at_source, state
@@ -48,7 +48,7 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
         inputs = [
             Linear(a.type)
             if a in linear
-            else a.value
+            else number_of(a)
             if isinstance(a, Lit)
             else values[a]
             for a in eq.inputs
@@ -82,7 +82,9 @@ def _forward(graph: Graph, linear: set[Var], values: dict[Var, Any]) -> list:
                 continue
             source = eq.source if around is None else within(eq.source, around)
             state.source = source
-            args = [a.value if isinstance(a, Lit) else values[a] for a in eq.inputs]
+            args = [
+                number_of(a) if isinstance(a, Lit) else values[a] for a in eq.inputs
+            ]
             out = eq.op(*args, **eq.params)
             outs = out if eq.op.multiple else [out]
             values.update(zip(eq.outputs, outs, strict=True))

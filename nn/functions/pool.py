@@ -101,7 +101,11 @@ def avg_pool(
     if windows.tiles:
         return _pooled(windows, None, lambda tiles, axes: tiles.mean(axes))
     windows = windows._replace(x=check.wide(windows.x))
-    total = _pooled(windows, td.lax.add, None)
+    if windows.strides == windows.sizes and _is_same(padding) and not ceil_mode:
+        # Added up as tiles are: an image of any size has them then.
+        total = _pooled(windows.padded(), None, lambda tiles, axes: tiles.sum(axes))
+    else:
+        total = _pooled(windows, td.lax.add, None)
     return check.narrow(total / _counts(windows, count_include_pad), x)
 
 
@@ -205,6 +209,12 @@ class _Windows(NamedTuple):
     def space(self) -> tuple[int, ...]:
         return self.x.shape[-1 - len(self.sizes) : -1]
 
+    def padded(self) -> _Windows:
+        """The same with zeros put around the image."""
+        none = ((0, 0),)
+        around = none * (self.x.ndim - 1 - len(self.sizes)) + self.pads + none
+        return self._replace(x=tnp.pad(self.x, around), pads=none * len(self.sizes))
+
     @property
     def tiles(self) -> bool:
         """Whether they lie side by side, perhaps with a rest that no window has. Of
@@ -214,6 +224,10 @@ class _Windows(NamedTuple):
             and not any([is_dim(n) or n for ends in self.pads for n in ends])
             and not any(self.beyond)
         )
+
+
+def _is_same(padding: Any) -> bool:
+    return isinstance(padding, str) and padding.upper() == "SAME"
 
 
 def _windows(

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, optim, rng, tree
-from treadle.errors import StructureError
+from treadle.errors import StructureError, TracerError
 
 
 class Pair(NamedTuple):
@@ -118,6 +119,22 @@ def test_masks_that_can_be_called() -> None:
     ones = tree.map(tnp.ones_like, MODEL)
     updates, _ = optimizer.update(ones, optimizer.init(MODEL), MODEL)
     assert [float(x.sum()) for x in tree.leaves(updates)] == [-6.0, 3.0, -3.0, 1.0]
+
+
+def test_masks_of_arrays_and_of_modules() -> None:
+    class Two(nn.Module):
+        weight: Any
+        bias: Any
+
+    model = Two(tnp.ones(3), tnp.zeros(2))
+    arrays = tree.map(lambda x: tnp.any(x == 1), model)
+    assert list(nn.parameters(nn.freeze(model, arrays))) == ["bias"]
+    with pytest.raises(StructureError, match="part of its structure; make the mask"):
+        nn.freeze(model, Two(True, False))
+    with pytest.raises(StructureError, match=r"it holds Array.*which is no bool"):
+        nn.freeze(model, Two(tnp.array([True, False, True]), tnp.bool_(True)))
+    with pytest.raises(TracerError, match="not known while"):
+        td.jit(lambda m: nn.freeze(m, tree.map(lambda x: tnp.any(x == 1), m)))(model)
 
 
 def test_functions_that_give_a_part() -> None:

@@ -17,6 +17,7 @@ from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
+from treadle.backends.cpu.emit.windows import can_choose
 from treadle.backends.cpu.fourier import library as fourier_library
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
@@ -96,6 +97,10 @@ class CPUTarget:
     @property
     def threads(self) -> int:
         return threads.num_threads()
+
+    @property
+    def chosen(self) -> int:
+        return next((n for n in (1, 2) if can_choose(np.dtype(f"i{n}"))), 4)
 
     @property
     def multiplied(self) -> Multiplied:

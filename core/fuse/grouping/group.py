@@ -14,13 +14,16 @@ from treadle.ir.graph import Equation, Graph
 from treadle.trace.lowering import Lowering
 
 
-def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
+def group(
+    graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+) -> Groups:
     """Decides which equations of a graph run together, and which values are stored.
 
     Args:
       lowering: what the target makes of an equation.
+      chosen: the least bytes of elements that it chooses of a register in any order.
     """
-    part = partition(graph, lowering)
+    part = partition(graph, lowering, chosen)
     choose(part)
     lengthen(part)
     write(part)
@@ -29,12 +32,7 @@ def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
         for eq in node.equations:
             graphs = bodies(eq)
             if graphs:
-                inner[eq] = tuple([group(g, lowering) for g in graphs])
+                inner[eq] = tuple([group(g, lowering, chosen) for g in graphs])
     flow.settle()
-    return Groups(
-        flow,
-        tuple(part.nodes),
-        MappingProxyType(part.owner),
-        MappingProxyType(part.built),
-        MappingProxyType(inner),
-    )
+    owner, built = MappingProxyType(part.owner), MappingProxyType(part.built)
+    return Groups(flow, tuple(part.nodes), owner, built, MappingProxyType(inner))

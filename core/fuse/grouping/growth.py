@@ -32,8 +32,10 @@ class Growth(Nodes):
     copies: the values in memory that are equal to views.
     """
 
-    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        super().__init__(graph, lowering)
+    def __init__(
+        self, graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+    ) -> None:
+        super().__init__(graph, lowering, chosen)
         self.copies: dict[Var, Var] = {}
 
     def begin(self, eq: Equation) -> None:

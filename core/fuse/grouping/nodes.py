@@ -20,8 +20,10 @@ class Nodes:
       whether there are any.
     """
 
-    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.flow = Dataflow(graph, lowering)
+    def __init__(
+        self, graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+    ) -> None:
+        self.flow = Dataflow(graph, lowering, chosen)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
         self.order = Precedence()
         self.owner: dict[Var, Node] = {}

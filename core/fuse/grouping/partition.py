@@ -341,10 +341,13 @@ _OTHERS: dict[type[Lowering], Callable[[_Partitioner, Equation], None]] = {
 }
 
 
-def partition(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Partition:
+def partition(
+    graph: Graph, lowering: Callable[[Equation], Lowering], chosen: int = 4
+) -> Partition:
     """Groups a graph's equations into nodes.
 
     Args:
       lowering: what the target makes of an equation.
+      chosen: the least bytes of elements that it chooses of a register in any order.
     """
-    return _Partitioner(graph, lowering).run()
+    return _Partitioner(graph, lowering, chosen).run()

@@ -126,7 +126,7 @@ def _lengthened(
         r: part.built[r] for r in readers if r in part.built
     }
 
-    def sums() -> list[list[list[int]]]:
+    def sums() -> list[tuple[Any, int]]:
         found = []
         for r in readers:
             if r.reduced:
@@ -136,7 +136,7 @@ def _lengthened(
                 found.append(summation(r, flow, form))
         return found
 
-    loops = sums()
+    orders = sums()
     for row in rows:
         small = _small(eq, row, number, flow)
         (made,) = small.equations
@@ -148,7 +148,7 @@ def _lengthened(
         if (
             operands_fit(small.space, made, flow)
             and all(builds(r, part) for r in readers)
-            and sums() == loops
+            and sums() == orders
         ):
             return small
         flow.replace_view(seen, eq)

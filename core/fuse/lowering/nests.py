@@ -15,7 +15,14 @@ from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.lowering.needed import needed
-from treadle.fuse.lowering.vectors import FEW, FILLS, NEAR, filling, fills, innermost
+from treadle.fuse.lowering.vectors import (
+    FEW,
+    contiguous,
+    filling,
+    fills,
+    innermost,
+    turned_last,
+)
 from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -308,12 +315,14 @@ def build(
     return launch
 
 
-def summation(cluster: Cluster, flow: Dataflow, form: Form) -> list[list[int]]:
-    """The loops over the dimensions that a cluster reduces: sums depend on them."""
-    known, key = flow.memo.loops, tuple(form.words)
+def summation(cluster: Cluster, flow: Dataflow, form: Form) -> tuple[Any, int]:
+    """What sums depend on: loops over reduced dimensions, and what is read in them."""
+    known, key = flow.memo.sums, tuple(form.words)
     if key not in known:
         body, sizes = _members(cluster, flow, form.stored), cluster.space.sizes
-        known[key] = coalesce(_reduced(cluster, body), body.accesses, sizes)
+        reduced = _reduced(cluster, body)
+        moving = [any([d in reduced for d, _ in a.strides]) for a in body.accesses]
+        known[key] = coalesce(reduced, body.accesses, sizes), sum(moving)
     return known[key]
 
 
@@ -393,7 +402,7 @@ def finish(
     choose: Callable[[list[list[int]], dict[int, int]], list[int]] | None = None,
 ) -> Launch:
     """Fixes the loops. `mid` is in runs, each of which may be one. `inner` is one; None
-    means one of the coalesced outer ones: `_contiguous`, unless another function is to
+    means one of the coalesced outer ones: `contiguous`, unless another function is to
     choose."""
     if any(a.dtype.kind == "c" for a in body.accesses):
         outer = [*outer, _complex_as_pairs(body, sizes)]
@@ -402,37 +411,15 @@ def finish(
     mids = [group for run in mid for group in coalesce(run, accesses, sizes)]
     if inner is None:
         given = choose and choose(outers, sizes)
-        chosen = given or _contiguous(outers, sizes, accesses)
+        chosen = given or contiguous(outers, sizes, accesses, body.flow.chosen)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
+        if chosen and fills(chosen, sizes):
+            outers = turned_last(outers, chosen, sizes, accesses)
     else:
         inners = coalesce(inner, accesses, sizes)
         assert len(inners) <= 1, "several loops are innermost"
     return assemble(body, sizes, outers, mids, inners, axis, serial)
-
-
-def _contiguous(
-    groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
-) -> list[int]:
-    """The innermost group; if that does not fill a vector, a longer one along which
-    elements of another array follow each other, unless those of a short row are near
-    each other anyway (`vectors.NEAR`)."""
-    chosen = innermost(groups, sizes)
-    if not groups or fills(chosen, sizes):
-        return chosen
-    arrays = [dict(a.strides) for a in accesses if a.atom is not None]
-    near = NEAR if all([a.dtype.itemsize >= 4 for a in accesses]) else 0
-    for group in reversed(groups):
-        follows = any(
-            [
-                hint(steps.get(group[-1], 0)) == 1
-                and abs(hint(steps.get(chosen[-1], 0))) >= near
-                for steps in arrays
-            ]
-        )
-        if follows and hint(extent(group, sizes)) >= 2 * FILLS:
-            return group
-    return chosen
 
 
 def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from treadle.dims import hint
 from treadle.fuse.maps import extent
+
+if TYPE_CHECKING:
+    from treadle.fuse.lowering.nests import Access
 
 FILLS = 8
 """Points along a loop, of which a vector has about as many lanes or more."""
 NEAR = 16
 """Elements from one to the next, along a short row, from which on they are too far
-apart for a vector of several rows. Those of less than four bytes always are: not all
-devices choose among them."""
+apart for a vector of several rows. Those among which a device doesn't choose always
+are."""
 
 FEW = (3, 4)
 """Steps along a row of elements that are better loaded with those between them."""
@@ -35,3 +40,49 @@ def filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
         return chosen
     longest = max(groups, key=lambda g: hint(extent(g, sizes)))
     return longest if hint(extent(longest, sizes)) >= 2 * FILLS else chosen
+
+
+def contiguous(
+    groups: list[list[int]],
+    sizes: dict[int, int],
+    accesses: list[Access],
+    least: int,
+) -> list[int]:
+    """The innermost group; if that does not fill a vector, a longer one along which
+    elements of another array follow each other, unless those of a short row are near
+    each other anyway (`NEAR`). least: bytes of elements that are chosen."""
+    chosen = innermost(groups, sizes)
+    if not groups or fills(chosen, sizes):
+        return chosen
+    arrays = [dict(a.strides) for a in accesses if a.atom is not None]
+    near = NEAR if all([a.dtype.itemsize >= least for a in accesses]) else 0
+    for group in reversed(groups):
+        follows = any(
+            [
+                hint(steps.get(group[-1], 0)) == 1
+                and abs(hint(steps.get(chosen[-1], 0))) >= near
+                for steps in arrays
+            ]
+        )
+        if follows and hint(extent(group, sizes)) >= 2 * FILLS:
+            return group
+    return chosen
+
+
+def turned_last(
+    outers: list[list[int]],
+    inner: list[int],
+    sizes: dict[int, int],
+    accesses: list[Access],
+) -> list[list[int]]:
+    """The outer groups, with that at their end along which elements follow each other
+    that lie apart along rows: neighbouring rows share their lines of memory."""
+    for a in accesses:
+        steps = dict(a.strides)
+        if a.atom is None or abs(hint(steps.get(inner[-1], 0))) <= 1:
+            continue
+        for group in outers[:-1]:
+            near = 1 <= abs(hint(steps.get(group[-1], 0))) <= 2  # or parts of numbers
+            if near and fills(group, sizes):
+                return [*(g for g in outers if g is not group), group]
+    return outers

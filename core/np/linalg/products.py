@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from operator import index
 from typing import Any
 
-from treadle.dims import hint
+from treadle.dims import hint, is_dim, settled
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np import contract
@@ -16,7 +15,7 @@ from treadle.np import matrices as np_matrices
 from treadle.np.contract import matmul
 from treadle.np.linalg.operands import check_matrices, identity_of
 from treadle.np.linalg.solving import inv
-from treadle.np.operands import ArrayLike, as_array, promoted
+from treadle.np.operands import ArrayLike, as_array, promoted, static_integer
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import expand_dims
 from treadle.run.array import Array
@@ -70,12 +69,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     (a,) = promoted("matrix_power", a)
     t = typeof(a)
     check_matrices("matrix_power", t.shape, square=True)
-    try:
-        count = index(n)
-    except TypeError:
-        raise TypeError(
-            f"matrix_power: the exponent is an integer, got {n!r}{at(user_source())}"
-        ) from None
+    count = static_integer("matrix_power", "the exponent", n)
     if count < 0:
         a, count = inv(a), -count
     result: Any = None
@@ -118,38 +112,37 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     if any([len(s) != 2 for s in shapes]) or any([a[1] != b[0] for a, b in fit]):
         given = ", ".join([str(typeof(x).shape) for x in arrays])
         raise ValueError(f"multi_dot: shapes {given} don't fit{at(user_source())}")
-    lengths = [hint(shapes[0][0]), *[hint(s[1]) for s in shapes]]
-    splits = _cheapest(lengths)
+    lengths = [shapes[0][0], *[s[1] for s in shapes]]
+    order = _cheapest(*map(hint, lengths))
+    if any(map(is_dim, lengths)):
+        # The order of the sums depends on it: two sizes of one program must agree.
+        settled(_is_cheapest, (order, *lengths))
 
-    def product(first: int, last: int) -> Any:
-        if first == last:
-            return xs[first]
-        middle = splits(first, last)[1]
-        return matmul(product(first, middle), product(middle + 1, last))
+    def product(part: Any) -> Any:
+        return xs[part] if type(part) is int else matmul(*map(product, part))
 
-    out = product(0, len(xs) - 1)
+    out = product(order)
     out = out[0] if row else out
     return out[..., 0] if column else out
 
 
-def _cheapest(lengths: Sequence[int]) -> Any:
-    """For a chain of matrices, from its first and last one to the number of products of
-    numbers, and behind which matrix the last product of matrices is best."""
+def _cheapest(*lengths: int) -> Any:
+    """In which order a chain of matrices, n by m, m by k…, is multiplied with the
+    fewest products of numbers: a pair of what is multiplied last, down to places."""
 
     @cache
-    def best(first: int, last: int) -> tuple[int, int]:
+    def best(first: int, last: int) -> tuple[int, Any]:
         if first == last:
             return 0, first
-        return min(
-            [
-                (
-                    best(first, k)[0]
-                    + best(k + 1, last)[0]
-                    + lengths[first] * lengths[k + 1] * lengths[last + 1],
-                    k,
-                )
-                for k in range(first, last)
-            ]
-        )
+        found = []
+        for k in range(first, last):
+            (a, left), (b, right) = best(first, k), best(k + 1, last)
+            own = lengths[first] * lengths[k + 1] * lengths[last + 1]
+            found.append((a + b + own, (left, right)))
+        return min(found, key=lambda f: f[0])
 
-    return best
+    return best(0, len(lengths) - 2)[1]
+
+
+def _is_cheapest(order: Any, *lengths: int) -> int:
+    return int(_cheapest(*lengths) == order)

@@ -88,14 +88,25 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Array:
     both = bitwise_and(gt(x, 0.0), gt(y, 0.0))
     nothing = bitwise_and(eq(x, 0.0), bitwise_not(lt(y, 0.0)))
     above, below = select(both, x, 1.0), select(both, y, 1.0)
-    ratio = div(above, below)
-    # Accurate where x is near y; what overflows or underflows isn't.
-    usual = bitwise_and(is_finite(ratio), gt(ratio, 0.0))
-    apart = sub(unary.log(above), unary.log(below))
-    log = select(usual, unary.log(select(usual, ratio, 1.0)), apart)
-    value = select(both, mul(x, log), math.inf)
+    value = select(both, mul(x, _log_of_ratio(above, below)), math.inf)
     value = select(nothing, 0.0, value)
     return select(ne(add(x, y), add(x, y)), math.nan, value)
+
+
+@custom_jvp
+def _log_of_ratio(x: Any, y: Any) -> Any:
+    """log(x / y) of positive numbers, whose quotient may overflow."""
+    ratio = div(x, y)
+    # Accurate where x is near y; what overflows or underflows isn't.
+    usual = bitwise_and(is_finite(ratio), gt(ratio, 0.0))
+    apart = sub(unary.log(x), unary.log(y))
+    return select(usual, unary.log(select(usual, ratio, 1.0)), apart)
+
+
+@_log_of_ratio.defjvp
+def _log_of_ratio_jvp(primals: Any, tangents: Any) -> Any:
+    (x, y), (dx, dy) = primals, tangents
+    return _log_of_ratio(x, y), sub(div(dx, x), div(dy, y))
 
 
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Array:

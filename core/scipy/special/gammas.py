@@ -28,7 +28,12 @@ gammaln = floating_function(
 digamma = floating_function(
     unary.digamma, "digamma", "The derivative of the logarithm of the gamma function."
 )
-loggamma = gammaln
+loggamma = floating_function(
+    unary.lgamma,
+    "loggamma",
+    "The logarithm of the gamma function: of complex numbers, the one that jumps only "
+    "at the negative axis; of real ones, that of its absolute value.",
+)
 _MOST_DERIVATIVES = 100
 
 
@@ -127,12 +132,28 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
 
 
 def _poch_of(z: Any, m: Any) -> Any:
+    # Between poles, a quotient of those of positive numbers: DLMF 5.5.3.
+    poles, pole = _is_pole(z) & _is_pole(z + m), _is_pole(z + m)
+    turned = tnp.where(tnp.floor(m / 2) * 2 == m, 1.0, -1.0)
+    z = tnp.where(poles, 1 - z - m, z)
+    value = _poch_apart(tnp.where(pole & ~poles, 1.0, z), m)
+    value = tnp.where(pole & ~poles, math.inf, value)
+    value = tnp.where(_is_pole(z) & (m == math.inf), 0.0, value)
+    return tnp.where(poles, turned * value, value)
+
+
+def _is_pole(x: Any) -> Any:
+    return (x <= 0) & (tnp.floor(x) == x) & (x > -math.inf)
+
+
+def _poch_apart(z: Any, m: Any) -> Any:
     ends = z + m
     sign = gammasgn(ends) * _sign_below(z)
     value = sign * tnp.exp(gammaln(ends) - gammaln(z))
     far = z > epsilon(z) ** (-1 / 3) * tnp.maximum(1.0, m * m)
     value = tnp.where(far, _power(*(tnp.where(far, x, 1.0) for x in (z, m))), value)
-    return tnp.where(m == 0, 1.0, value)
+    # Where it is 1 anyway, it has its derivative.
+    return tnp.where((m == 0) & (value != 1), 1.0, value)
 
 
 def _power(z: Any, m: Any) -> Any:
@@ -167,9 +188,12 @@ def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
     if repetition:
         n = n + k - 1
     inside = (k >= 0) & (k <= n) & (n >= 0)
-    n, k = tnp.where(inside, n, 1.0), tnp.where(inside, k, 0.0)
+    endless = inside & (n == math.inf)
+    n = tnp.where(inside & ~endless, n, 1.0)
+    least = tnp.where(endless & (k > 0), math.inf, 0.0)
+    k = tnp.where(inside & ~endless, k, 0.0)
     ways = tnp.exp(-tnp.log1p(n) - betaln_with(n - k + 1, k + 1, n + 2))
-    return tnp.where(inside, ways, 0.0)
+    return tnp.where(inside, tnp.maximum(ways, least), 0.0)
 
 
 # The beta function --------------------------------------------------------------------
@@ -178,6 +202,7 @@ _STIRLING = (
     *(43867 / 244188, -3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188),
     *(-1 / 1680, 1 / 1260, -1 / 360, 1 / 12),
 )
+_OF_DIGAMMA = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 _LARGE = 10.0
 """From here on Stirling's series has all digits."""
 
@@ -203,7 +228,11 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 
 def _betaln_of(a: Any, b: Any) -> Any:
-    return betaln_with(a, b, a + b)
+    small, large = tnp.minimum(a, b), tnp.maximum(a, b)
+    pole, far = (small == 0) & (large >= 0), (small > 0) & (large == math.inf)
+    a, b = (tnp.where(pole | far, 1.0, x) for x in (a, b))
+    ends = tnp.where(pole, math.inf, -math.inf)
+    return tnp.where(pole | far, ends, betaln_with(a, b, a + b))
 
 
 def _with_total(a: Any, b: Any, total: Any) -> Any:
@@ -236,8 +265,33 @@ betaln_with = custom_jvp(_with_total)
 @betaln_with.defjvp
 def _betaln_jvp(primals: Any, tangents: Any) -> Any:
     (a, b, total), (da, db, both) = primals, tangents
-    tangent = digamma(a) * da + digamma(b) * db - digamma(total) * both
-    return betaln_with(a, b, total), tangent
+    of_total = digamma(total)
+    tangent = _digamma_below(a, b, total, of_total) * da
+    tangent = tangent + _digamma_below(b, a, total, of_total) * db
+    return betaln_with(a, b, total), tangent + of_total * (da + db - both)
+
+
+def _digamma_below(a: Any, b: Any, total: Any, of_total: Any) -> Any:
+    """The digamma function of a, less that of a + b; of large ones by the difference of
+    their asymptotic series, which those of their values has not the digits of.
+
+    DLMF 5.11.2.
+    """
+    far = (a >= _LARGE) & (total >= _LARGE)
+    x, y = (tnp.where(far, v, _LARGE) for v in (a, total))
+    ratio = tnp.where(far, b, 0.0) / x
+    rest = _rest_of_digamma(x) - _rest_of_digamma(y)
+    below = rest - (tnp.log1p(ratio) + ratio / (2 * y))
+    return tnp.where(far, below, digamma(a) - of_total)
+
+
+def _rest_of_digamma(x: Any) -> Any:
+    """What it has from its third term on, for numbers from 10 on."""
+    u = 1 / (x * x)
+    total: Any = 0.0
+    for c in _OF_DIGAMMA:
+        total = (total + c) * u
+    return total
 
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
@@ -247,6 +301,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 def _beta_of(a: Any, b: Any) -> Any:
     sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
+    sign = tnp.where((tnp.minimum(a, b) == 0) & (tnp.maximum(a, b) >= 0), 1.0, sign)
     return sign * tnp.exp(_betaln_of(a, b))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import treadle.numpy as tnp
+from treadle import dtypes
 from treadle.errors import at, user_source
-from treadle.np.operands import ArrayLike, one_axis
+from treadle.np.operands import ArrayLike, none, one_axis
 from treadle.ops.cumulative import cummax, cummin
 from treadle.run.array import Array
 from treadle.scipy.operands import floats
@@ -30,7 +32,7 @@ def _sorted(name: str, a: ArrayLike, axis: int | None) -> tuple[Any, int]:
 
 def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResult:
     """The most frequent value along an axis (of all, if it is None); of equally
-    frequent ones the smallest.
+    frequent ones the smallest. Of nothing it is not-a-number.
 
     >>> import treadle as td
     >>> import treadle.numpy as tnp
@@ -48,9 +50,14 @@ def mode(a: ArrayLike, axis: int | None = 0, keepdims: bool = False) -> ModeResu
     )
     first = cummax(tnp.where(starts, i, 0), axis=x.ndim - 1, reverse=False)
     lengths = i - first + 1
-    best = tnp.argmax(lengths, axis=-1, keepdims=True)
-    value = tnp.take_along_axis(x, best, axis=-1)
-    count = tnp.take_along_axis(lengths, best, axis=-1)
+    if none(n):
+        shape = (*x.shape[:-1], 1)
+        value = tnp.full(shape, math.nan, dtypes.to_float(x.dtype))
+        count = tnp.zeros(shape, lengths.dtype)
+    else:
+        best = tnp.argmax(lengths, axis=-1, keepdims=True)
+        value = tnp.take_along_axis(x, best, axis=-1)
+        count = tnp.take_along_axis(lengths, best, axis=-1)
     if axis is None and keepdims:
         shape = (1,) * ndim
         return ModeResult(value.reshape(shape), count.reshape(shape))

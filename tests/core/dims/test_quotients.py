@@ -10,7 +10,7 @@ from treadle.dims import Scope
 from treadle.dims.guard import Guard, differs
 from treadle.dims.polynomial import bounds
 from treadle.dims.quotients import is_least_at_one, rewritten
-from treadle.dims.scope import terms_of
+from treadle.dims.terms import terms_of
 
 SIZES = [(n, m) for n in range(1, 14) for m in range(1, 14)]
 
@@ -168,3 +168,30 @@ def test_sizes_are_tried_where_guards_hold() -> None:
     assert differs(equal, [], scope.atoms)
     assert not differs(equal, [equal], scope.atoms)
     assert not differs(Guard(n, "<", False, "", ""), [], scope.atoms)
+
+
+def test_blocks_of_two_sizes_are_whole_where_both_are() -> None:
+    """Which is what is asked of them, not that their product is one number."""
+    scope, n, m = scoped(hint=11)
+    assert 16 * n * (m // 4) * 2 == 8 * n * m
+    assert [str(g) for g in scope.guards.values()] == ["(m % 4) == 0"]
+    assert (m // 4).range()[0] == 1
+    assert m.range()[0] == 4
+
+
+def test_a_square_of_blocks_is_divided_by_what_it_was_made_of() -> None:
+    scope, n, m = scoped()
+    area = 8 * n * (m // 4) * (m // 4)
+    assert area // (8 * n) is (m // 4) * (m // 4)
+    assert area % (8 * n) == 0
+    assert not scope.guards
+
+
+def test_products_of_halves_are_equal_however_they_are_halved() -> None:
+    scope = Scope()
+    n, m = scope.symbol("n", 8), scope.symbol("m", 12)
+    assert n % 2 == 0
+    assert (m // 2) % 2 == 0
+    before = len(scope.guards)
+    assert n * (m // 2 // 2) == (n // 2) * (m // 2)
+    assert len(scope.guards) == before

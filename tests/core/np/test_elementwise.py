@@ -194,6 +194,19 @@ def test_integers_beyond_a_dtype_compare_as_in_numpy(number: int) -> None:
 
 
 BEYOND = {
+    "digits is out of range for uint8": lambda x: x + 10**400,
+    "digits is out of range for float32": lambda x: x.astype("float32") * 10**400,
+    "digits is out of range for float64": lambda x: x / 10**400,
+    "digits is out of range for bfloat16": lambda x: x.astype("bfloat16") + 10**400,
+    "300 is out of range for uint8, which": lambda x: tnp.diff(x, prepend=300),
+    "301 is out of range for uint8": lambda x: tnp.ediff1d(x, to_end=301),
+    "302 is out of range for uint8": lambda x: tnp.put(x, 0, 302, inplace=False),
+    "303 is out of range for uint8": lambda x: tnp.fill_diagonal(
+        tnp.outer(x, x), 303, inplace=False
+    ),
+    r"300 out of bounds for uint8[\s\S]*wrap around": lambda x: tnp.asarray(
+        300, x.dtype
+    ),
     "-2 is out of range for uint8, which holds 0 to 255": lambda x: x + -2,
     "300 is out of range for uint8": lambda x: tnp.where(x < 2, x, 300),
     "-1 is out of range for uint8": lambda x: x.at[0].set(-1),
@@ -208,6 +221,33 @@ def test_numbers_that_a_dtype_cannot_hold(message: str) -> None:
         with pytest.raises((OverflowError, TypeError), match=message) as caught:
             f(tnp.asarray(SMALL))
         assert f"at {__file__}:" in str(caught.value)
+
+
+def test_numbers_beyond_all_dtypes_compare() -> None:
+    x = tnp.asarray(SMALL)
+    for f in (lambda x: x < 10**400, lambda x: x != -(10**400)):
+        assert np.asarray(f(x)).all()
+        assert np.asarray(td.jit(f)(x)).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint64", "int64"])
+@pytest.mark.parametrize("n", [63, 64, 72, 73, 200, 300, 2**40 + 1, 10**30])
+def test_powers_beyond_the_reach_of_a_dtype(dtype: str, n: int) -> None:
+    """As those of Python's integers, whose last bits are kept."""
+    x = np.array([0, 1, 2, 3, 5, 6, 7, 100], dtype)
+    modulus = 1 << 8 * x.itemsize
+    wanted = np.array([pow(int(v), n, modulus) for v in x], np.uint64).astype(dtype)
+    for f in (lambda x: x**n, td.jit(lambda x: x**n)):
+        np.testing.assert_array_equal(f(tnp.asarray(x)), wanted)
+
+
+def test_bfloat16_takes_integers_beyond_64_bits() -> None:
+    x = tnp.ones(2, dtype="bfloat16")
+    for found in (x * 10**38, td.jit(lambda x: x * 10**38)(x)):
+        np.testing.assert_array_equal(
+            np.asarray(found, float), float(x.dtype.type(1e38))
+        )
+    assert float(tnp.asarray(2**70, dtype="bfloat16")) == 2.0**70
 
 
 LARGEST = {

@@ -18,6 +18,21 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 
+MINUS = np.full((2, 3), -0.0, np.float32)
+ZEROS: dict[str, Any] = {
+    "a sum of one": (lambda np, x: np.sum(x[:1], 0), False),
+    "a sum of one, and zero": (lambda np, x: np.sum(x[:1], 0) + 0.0, False),
+    "a mean of one": (lambda np, x: np.mean(x[:1], 0), False),
+    "a sum": (lambda np, x: np.sum(x, 0), False),
+    "a diagonal by formula": (lambda np, x: np.einsum("ii->i", x[:, :2]), True),
+    "a trace by formula": (lambda np, x: np.einsum("ii->", x[:, :2]), False),
+}
+PRODUCTS: dict[str, Any] = {
+    "outer": lambda np, x: np.einsum("ij,k->ijk", x, 1 + x[0]),
+    "along batches": lambda np, x: np.einsum("ij,j->ij", x, 1 + x[0]),
+    "of three": lambda np, x: np.einsum("i,j,k->ijk", x[0], 1 + x[0], 1 + x[1]),
+    "tensordot": lambda np, x: np.tensordot(x, 1 + x, axes=0),
+}
 ONE = """exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan arcsin arccos arctan
 sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg floor ceil rint trunc round
 negative positive abs sign square reciprocal logical_not isnan isinf isfinite isposinf
@@ -304,3 +319,31 @@ def test_extremes_of_complex_arrays() -> None:
         found = td.grad(lambda x, f=score: f(tnp, x))(x)
         wanted = jax.grad(lambda x, f=score: f(jnp, x))(x)
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_signs_of_zeros_that_are_summed(name: str) -> None:
+    """NumPy's, however many terms there are."""
+    function, negative = ZEROS[name]
+    assert np.signbit(function(np, MINUS)).all() == negative
+    batched = td.vmap(lambda x: function(tnp, x))(MINUS[None])
+    compiled = td.jit(lambda x: function(tnp, x))
+    for found in (function(tnp, tnp.asarray(MINUS)), compiled(MINUS), batched):
+        assert (np.signbit(found) == negative).all()
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_signs_of_zeros_that_nothing_is_added_to(name: str) -> None:
+    """JAX's: NumPy adds each product to a zero."""
+    function = PRODUCTS[name]
+    assert np.signbit(function(jnp, MINUS)).all()
+    compiled = td.jit(lambda x: function(tnp, x))
+    for found in (function(tnp, tnp.asarray(MINUS)), compiled(MINUS)):
+        assert np.signbit(found).all()
+
+
+def test_the_derivative_of_sinc_far_out() -> None:
+    x = np.array([0.0, 0.1, 1e10, 1e19, 1e38, -1e30], np.float32)
+    found = td.jit(td.grad(lambda x: tnp.sinc(x).sum()))(x)
+    wanted = jax.grad(lambda x: jnp.sinc(x).sum())(x)
+    np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=1e-6)

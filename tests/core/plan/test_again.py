@@ -126,3 +126,44 @@ def test_effects_keep_their_order() -> None:
     assert [eq.source for eq in order] == [
         eq.source for eq in graph.equations if eq.op.effect
     ]
+
+
+def names(graph: Graph) -> list[str]:
+    return [eq.op.name for eq in graph.equations]
+
+
+def test_what_is_there_is_read_where_it_lies() -> None:
+    """Only what was given up, and what depends on it alone, is computed again."""
+
+    def function(x: Any, w: Any) -> Any:
+        kept = tnp.cumsum(x, 1)
+        a = tnp.sin(kept @ w)
+        b = tnp.cumsum(a, 0)
+        c = tnp.cumsum(b * b, 1)
+        d = tnp.cumsum(c * c, 0)
+        return tnp.cumsum(d * a, 1) + kept.sum()
+
+    graph, new = again(function, 2 * ONE, X, W)
+    more = names(new)
+    for name in names(graph):
+        more.remove(name)
+    assert sorted(more) == ["dot_general", "optimization_barrier", "sin"]
+    # The running sums of x go behind the barrier as they are.
+    (barrier,) = [eq for eq in new.equations if eq.op.name == "optimization_barrier"]
+    (kept,) = [
+        eq.outputs[0]
+        for eq in graph.equations
+        if eq.op.name == "cumsum" and eq.outputs[0].type.shape == X.shape
+    ]
+    assert kept in barrier.inputs
+    # And what was stored last, so that it does not happen sooner.
+    assert barrier.inputs[-1] not in (kept, *graph.inputs)
+    assert [a.type for a in barrier.inputs] == [v.type for v in barrier.outputs]
+
+
+def test_what_nobody_reads_any_more_is_dropped() -> None:
+    _, new = again(late(product), 2 * ONE, X, W)
+    read = {a for eq in new.equations for a in eq.inputs} | set(new.outputs)
+    for eq in new.equations:
+        assert eq.op.name == "optimization_barrier" or set(eq.outputs) & read
+    assert new.name == again(late(product), 9 * ONE, X, W)[0].name

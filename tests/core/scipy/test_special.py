@@ -94,7 +94,11 @@ EXTREMES = {
         ]
     ],
     "expn": [[0, 1, 2, 5, 2], [np.nan, np.nan, np.nan, 1.0, np.inf]],
-    "poch": [[1e15, 1e300, 1e15, 1e6, 2e5, np.inf], [1, 1, -1, 1.5, -0.5, 2]],
+    "comb": [[np.inf, np.inf, 5, 5], [0, 1, np.inf, 2]],
+    "poch": [
+        [1e15, 1e300, 1e15, 1e6, 2e5, np.inf, *[0, 0, -2, -2, -5, 2, -3, -3, 0.5]],
+        [1, 1, -1, 1.5, -0.5, 2, *[-1, -2, 1, 2, 2, -4, np.inf, 5, np.inf]],
+    ],
     "rel_entr": [
         [1e15, 1e300, 1e-300, 1e-300, 2.0, np.inf],
         [1e-300, 1e-300, 1e300, 1e-300, 3.0, 1.0],
@@ -152,6 +156,29 @@ def test_derivatives_at_extreme_arguments() -> None:
     moved = scipy.special.betainc([a + step, a - step], a, [0.49, 0.5001])
     wanted = (moved[0] - moved[1]) / (2 * step)
     np.testing.assert_allclose(td.jit(td.grad(parts))(a, a), wanted, rtol=1e-5)
+
+    large = np.array([12.0, 1e4, 1e6, 1e10, 1e19, 1e30], np.float32)
+    for b in (0.5, 1.0, 2.5, 30.0):
+        found = td.grad(lambda a, b=b: special.betaln(a, b).sum())(large)
+        t, w = np.polynomial.legendre.leggauss(40)
+        slopes = scipy.special.polygamma(1, large[:, None] + b * (t + 1) / 2)
+        np.testing.assert_allclose(found, -b * (slopes * w / 2).sum(1), rtol=1e-6)
+    small, much = np.float32(1e-8), np.float32(1e30)
+    slope = td.grad(special.rel_entr, 1)(much, small)
+    np.testing.assert_allclose(slope, -1e38, rtol=1e-6)
+
+    # SciPy's function is of 1 - x here: Spence's integral of log(t) / (1 - t).
+    x = np.array([0, 1e-300, 1e-8, 0.3, 0.5, 2.0])
+    for t in (np.float32, np.float64):
+        near = x.astype(t)
+        found = td.jit(td.grad(lambda x: special.spence(x).sum()))(near)
+        with np.errstate(divide="ignore"):
+            wanted = np.log(near.astype(float)) / (1 - near.astype(float))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+    found = td.grad(lambda m: special.poch(np.array([2.5, 0.5, 1e9]), m).sum())
+    wanted = scipy.special.digamma([2.5, 0.5, 1e9]).sum()
+    np.testing.assert_allclose(found(0.0), wanted, rtol=1e-6)
 
     z = np.array([2.5, 1e15])
     np.testing.assert_allclose(td.grad(symbols)(z), 2 * z + 1)

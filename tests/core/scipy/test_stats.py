@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -334,3 +335,16 @@ def test_shapes_of_no_distribution(name: str) -> None:
 def test_of_all_numbers_at_most_infinity() -> None:
     assert stats.nbinom.cdf(np.inf, 5.0, 0.3) == 1.0
     assert stats.poisson.cdf(np.inf, 5.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0,), 0), ((0, 3), 0), ((3, 0), 1), ((0, 3), None)]
+)
+def test_the_mode_of_nothing(shape: tuple[int, ...], axis: int | None) -> None:
+    x = np.zeros(shape, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = scipy.stats.mode(x, axis=axis)
+    for found in (stats.mode(x, axis), td.jit(lambda x: stats.mode(x, axis))(x)):
+        np.testing.assert_array_equal(found.mode, wanted.mode)
+        np.testing.assert_array_equal(found.count, wanted.count)

@@ -161,6 +161,22 @@ def load(
     are not, if that is known."""
     if few and lanes > 1:
         return load_few(b, address, dtype, lanes, few)
+    return to_register(_loaded(b, address, dtype, lanes, mask), dtype)
+
+
+def load_back(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+) -> Value:
+    """The same with the last element, which comes first. mask: of what comes out."""
+    order = [*reversed(range(lanes))]
+    mask = None if mask is None else mask.shuffle(order)
+    return to_register(_loaded(b, address, dtype, lanes, mask).shuffle(order), dtype)
+
+
+def _loaded(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+) -> Value:
+    """As they lie in memory."""
     kind, align = memory_kind(dtype), dtype.itemsize
     of = type_name(kind, lanes)
     if mask is None:
@@ -172,7 +188,7 @@ def load(
             f"call {of} {symbol}(ptr align {align} {address},"
             f" {mask.type} {mask.text}, {of} zeroinitializer)"
         )
-    return to_register(Value(b, text, kind, lanes), dtype)
+    return Value(b, text, kind, lanes)
 
 
 def load_few(

@@ -16,6 +16,7 @@ from treadle.backends.cpu.emit.access import (
     index_value,
     iota,
     load,
+    load_back,
     load_paired,
     load_strided,
     pointers,
@@ -278,8 +279,7 @@ class Body:
             if copy:
                 position = access.moved(self.b, position, str(copy * self.lanes))
             return position
-        if copy:
-            at = self.b.op(f"add i64 {at}, {copy * self.lanes}")
+        at = self.b.op(f"add i64 {at}, {copy * self.lanes}") if copy else at
         offset = self.b.op(f"mul i64 {at}, {access.inner}")
         return access.moved(self.b, position, offset)
 
@@ -303,15 +303,17 @@ class Body:
             offsets = offsets + self.numbers
         return position, offsets
 
-    def _one_by_one(self, i: int, frame: Frame, offsets: Value | None) -> bool:
+    def _one_by_one(self, i: int, frame: Frame, offsets: Value) -> bool:
         """Whether whole vectors of strided elements are better moved without vectors of
         addresses."""
-        step = self.lane_steps.get(self.nest.body[i].attr)
-        return frame.mask is None and offsets is not None and offsets is step
+        return frame.mask is None and self._evenly(i, offsets)
+
+    def _evenly(self, i: int, offsets: Value) -> bool:
+        """Whether elements are as far apart as the nest says: no index moves them."""
+        return offsets is self.lane_steps.get(self.nest.body[i].attr)
 
     def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
-        access = self._access(i)
-        dtype = access.operand.dtype
+        access, dtype = self._access(i), self._access(i).operand.dtype
         if access.operand.kind == "index":
             position = self.address(i, frame)
             if lanes > 1:
@@ -324,12 +326,12 @@ class Body:
         if offsets is None:
             mask = frame.mask if lanes > 1 else None
             return load(self.b, position, dtype, lanes, mask, frame.few)
-        if self._in_pairs(i, offsets) and (frame.mask is None or has_mask_registers()):
+        masks = frame.mask is None or has_mask_registers()
+        if masks and self._in_pairs(i, offsets):
             return load_paired(self.b, position, dtype, lanes, frame.mask)
-        if self._one_by_one(i, frame, offsets) and access.operand.back:
+        if masks and access.operand.back and self._evenly(i, offsets):
             last = access.moved(self.b, position, str(1 - lanes))
-            whole = load(self.b, last, dtype, lanes, None)
-            return whole.shuffle([*reversed(range(lanes))])
+            return load_back(self.b, last, dtype, lanes, frame.mask)
         if self._one_by_one(i, frame, offsets):
             return load_strided(self.b, position, access, lanes)
         where = pointers(self.b, access.kind, position, offsets)
@@ -337,12 +339,10 @@ class Body:
 
     def _store(self, i: int, frame: Frame, copy: int, lanes: int) -> None:
         instr = self.nest.body[i]
-        access = self._access(i)
+        access, value = self._access(i), frame.get(self._args(i)[0], copy, lanes)
         dtype = access.operand.dtype
-        value = frame.get(self._args(i)[0], copy, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
-        whole = frame.mask is None
-        if i in self.pairs and whole and self._in_pairs(i, offsets):
+        if i in self.pairs and frame.mask is None and self._in_pairs(i, offsets):
             self._store_pair(*self.pairs[i], i, frame, copy, lanes)
             return
         mask = frame.mask if lanes > 1 else None

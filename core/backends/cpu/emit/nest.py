@@ -90,8 +90,9 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
-        elif entry == POINTS and goes_by_points(nest):
-            _points_task(b, nest, arguments, lanes, wide)
+        elif entry.startswith(POINTS) and goes_by_points(nest):
+            known = entry.removeprefix(POINTS)
+            _points_task(b, nest, arguments, lanes, wide, known)
         elif nest.axis == "inner":
             _row_task(b, nest, arguments, lanes, entry, wide)
         else:
@@ -178,9 +179,9 @@ def _row_task(
 
 
 def _points_task(
-    b: Builder, nest: Nest, arguments: Arguments, lanes: int, wide: int
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, wide: int, known: str
 ) -> None:
-    points = Points(b, nest, arguments, wide)
+    points = Points(b, nest, arguments, wide, known)
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     joined = points.arguments
     first, last = _share(b, _product(b, joined.outer), arguments.tasks)

@@ -9,6 +9,7 @@ vectors; `row.py` does the rows that are left.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -39,6 +40,7 @@ from treadle.backends.cpu.emit.windows import (
     registers,
     store_apart,
     table,
+    windows_of,
 )
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Binding, Launch
@@ -46,14 +48,19 @@ from treadle.kernels.lower import is_reduction, is_running, is_store, schedule
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
 
 POINTS = "points"
-"""The entry of `emit`."""
+"""What the entry of `emit` begins with. A digit for each operand may follow: how many
+windows it has, if these are few, and no rows are stored apart. The code is faster then,
+and does for nothing else."""
+_FEW_WINDOWS = 2
 _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
 _GROUPS, _WIDE_GROUPS = 8, 32
-"""Of rows, that tables are worth being made for."""
-_BESIDE = 8
-"""Groups of rows that follow each other: what tables tell of one of their vectors is
-read once for all of them, and their memory stays in the cache."""
+"""Of rows, that tables are worth being made for, or rows that are left over."""
+_BESIDE, _TOGETHER = 8, 128
+"""Groups of rows that follow each other, at least, and vectors of all of them, at most:
+what tables tell of one vector of a group is read once for all groups, and their memory
+stays in the cache."""
+_SOME = str(_TOGETHER // _BESIDE)
 _STACK = 1 << 17
 """Bytes that tables may take."""
 _MOST_APART = 3
@@ -109,48 +116,64 @@ def _has_windows(operand: Operand) -> bool:
 
 
 def points_entry(launch: Launch) -> str:
-    """POINTS, with or without WIDE, if this launch has short rows, and what it reads is
-    near enough; else nothing. No result depends on it, so sizes that are open count as
-    in the trace."""
+    """An entry with POINTS, with or without WIDE, if this launch has short rows, and
+    what it reads is near enough; else nothing. No result depends on it, so sizes that
+    are open count as in the trace."""
     if is_dim(launch.inner) or not goes_by_points(launch.nest):
         return ""
     wide, lanes = wide_lanes(launch.nest), host_lanes()
     near = all(_has_windows(o) or _is_one(o) for o in launch.nest.operands)
-    if near and wide > lanes and _suits(launch, wide, _WIDE_GROUPS):
-        return WIDE + POINTS
-    return POINTS if _suits(launch, lanes, _GROUPS) else ""
+    found = None
+    if near and wide > lanes:
+        found = _windows(launch, wide, _WIDE_GROUPS)
+    if found is not None:
+        return WIDE + POINTS + found
+    found = _windows(launch, lanes, _GROUPS)
+    return "" if found is None else POINTS + found
 
 
-def _suits(launch: Launch, lanes: int, groups: int) -> bool:
+def _windows(launch: Launch, lanes: int, groups: int) -> str | None:
+    """What follows POINTS; None if there are too few rows, or too long ones."""
     nest = launch.nest
     if not _is_short(launch.inner, nest, lanes):
-        return False
+        return None
     sizes = [hint(n) for n in launch.outer]
     joined = len(sizes) > 1 and sizes[-1] * launch.inner <= _MOST_POINTS
     down, rows = (sizes[-1], sizes[-2]) if joined else (1, sizes[-1])
     points = down * launch.inner
     vectors = _vectors(points, lanes) if points else 0
-    if not points or rows * points < groups * lanes * vectors:
-        return False
+    together = lanes * vectors
+    if not points or math.prod(sizes) * launch.inner < groups * together:
+        return None
+    if rows * points < groups * together and rows * points % together:
+        return None
     if vectors * _entries(nest) * ENTRY_BYTES > _STACK:
-        return False
+        return None
     stores = [i.attr for i in nest.body if is_store(i)]
     reads = len(nest.operands) - len(stores)
     suits_apart = launch.inner <= _MOST_APART and reads >= _LEAST_READ
+    few, known = True, []
     for k, (operand, binding) in enumerate(
         zip(nest.operands, launch.bindings, strict=True)
     ):
         row, below, beside = _steps(operand, binding, nest, joined)
         apart = (row, below) != (points, launch.inner if joined else 0)
-        if k in stores and apart and not suits_apart:
-            return False
+        if k in stores and apart:
+            if not suits_apart:
+                return None
+            few = False
+        known.append("0")
         if _has_windows(operand):
-            within = (launch.inner - 1) * beside
-            within += (min(down, lanes // launch.inner + 1) - 1) * below
-            reach = within + row * (lanes // points + 1) * (points < 2 * lanes)
-            if reach * registers(operand.dtype) > most_windows(lanes) * lanes:
-                return False
-    return True
+            within = (launch.inner - 1) * abs(beside)
+            within += (min(down, lanes // launch.inner + 1) - 1) * abs(below)
+            reach = within + abs(row) * (lanes // points + 1) * (points < 2 * lanes)
+            words = registers(operand.dtype)
+            if reach * words > most_windows(lanes) * lanes:
+                return None
+            count = windows_of(lanes, points, launch.inner, (row, below, beside), words)
+            known[-1] = str(count)
+            few = few and count <= _FEW_WINDOWS
+    return "".join(known) if few else ""
 
 
 def _is_short(columns: int, nest: Nest, lanes: int) -> bool:
@@ -172,8 +195,8 @@ def _vectors(points: int, lanes: int) -> int:
 def _steps(
     operand: Operand, binding: Binding, nest: Nest, joined: bool
 ) -> tuple[int, int, int]:
-    """How far apart rows are, and what is in them."""
-    steps = [abs(hint(n)) for n in binding.strides]
+    """From one row to the next, and in them."""
+    steps = [hint(n) for n in binding.strides]
     along = {BROADCAST: 0, CONTIGUOUS: 1, STRIDED: (steps or [0])[-1]}
     last = nest.outer - 1
     row, below = (steps[last - 1], steps[last]) if joined else (steps[last], 0)
@@ -184,13 +207,14 @@ class Points:
     """Emits groups of rows of a nest. Made in the kernel's entry block.
 
     The last two loops are one row if they have few points. `arguments` are those of
-    rows, with one loop less: the loop within them is `mid`.
+    rows, with one loop less: the loop within them is `mid`. known: of the entry, what
+    follows POINTS.
     """
 
     def __init__(
-        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, known: str = ""
     ) -> None:
-        self.b, self.lanes = b, lanes
+        self.b, self.lanes, self.known = b, lanes, known
         operands = tuple(
             o if _is_one(o) else o._replace(inner=STRIDED, beside=False)
             for o in nest.operands
@@ -233,6 +257,9 @@ class Points:
                 one = b.op(f"icmp eq i64 {self.down}, 1")
                 near = b.op(f"icmp eq i64 {below}, {along}")
                 near = b.op(f"and i1 {right}, {b.op(f'or i1 {one}, {near}')}")
+                if self.known:
+                    suits = b.op(f"and i1 {suits}, {near}")
+                    continue
                 apart = b.op(f"select i1 {near}, i64 0, i64 {vectors}")
                 shape = shape._replace(vectors=apart)
                 self.near[k] = near
@@ -243,9 +270,17 @@ class Points:
                 continue
             words = registers(access.operand.dtype)
             self.tables[k] = table(b, lanes, shape, steps, words)
-            right = b.op(f"icmp sgt i64 {self.tables[k][1]}, 0")
-            suits = b.op(f"and i1 {suits}, {right}")
+            found = self.tables[k][1]
+            suits = b.op(f"and i1 {suits}, {b.op(f'icmp sgt i64 {found}, 0')}")
+            if self.known:
+                few = b.op(f"icmp sle i64 {found}, {self.known[k]}")
+                suits = b.op(f"and i1 {suits}, {few}")
+                self.tables[k] = self.tables[k][0], self.known[k]
         self.suits = suits
+        self.steps = [
+            b.op(f"mul i64 {self.rows}, {read(b, a.outer[-1])}")
+            for a in self.arguments.accesses
+        ]
 
     def run(self, start: Sequence[Word | str], first: str, last: str) -> str:
         """Emits whole groups of rows first..last of those that start at these
@@ -254,7 +289,10 @@ class Points:
         groups = b.op(f"udiv i64 {b.op(f'sub i64 {last}, {first}')}, {self.rows}")
         groups = b.op(f"select i1 {self.suits}, i64 {groups}, i64 0")
         end = b.op(f"add i64 {first}, {b.op(f'mul i64 {groups}, {self.rows}')}")
-        height = b.op(f"mul i64 {self.rows}, {_BESIDE}")
+        some = b.op(f"icmp sgt i64 {self.vectors}, 0")
+        vectors = b.op(f"select i1 {some}, i64 {self.vectors}, i64 1")
+        beside = b.op(f"udiv i64 {_TOGETHER}, {b.least(vectors, _SOME)}")
+        height = b.op(f"mul i64 {self.rows}, {beside}")
         everywhere = Frame(start)
         for i in self.order:
             if not self.plan.varying[i]:
@@ -262,16 +300,35 @@ class Points:
         with b.loop(first, end, height) as top, b.loop("0", self.vectors) as vector:
             bottom = b.least(b.op(f"add i64 {top}, {height}"), end)
             chosen, distances = self._read_tables(vector)
-            with b.loop(top, bottom, self.rows) as row:
-                positions = [
-                    a.moved(b, position, b.op(f"mul i64 {row}, {a.outer[-1]}"))
-                    for a, position in zip(self.arguments.accesses, start, strict=True)
-                ]
-                frame = Frame(positions, parent=everywhere)
+            at = self._positions(start, top, vector)
+            with b.carrying(top, bottom, self.rows, at) as turn:
+                steps = zip(
+                    self.arguments.accesses, turn.values, self.steps, strict=True
+                )
+                turn.next = [a.moved(b, value, step) for a, value, step in steps]
+                frame = Frame(turn.values, parent=everywhere)
                 for i in self.order:
                     if self.plan.varying[i]:
                         self._instruction(i, frame, vector, chosen, distances)
         return end
+
+    def _positions(
+        self,
+        start: Sequence[Word | str],
+        row: str,
+        vector: str,
+    ) -> list[tuple[str, str]]:
+        """Where operands are for a vector of the group of rows that begins at `row`;
+        what is `known` not to change from group to group is added to that."""
+        b, found = self.b, []
+        for k, (a, position) in enumerate(
+            zip(self.arguments.accesses, start, strict=True)
+        ):
+            position = a.moved(b, position, b.op(f"mul i64 {row}, {a.outer[-1]}"))
+            if self.known and k in self.stored:
+                position = a.moved(b, position, b.op(f"mul i64 {vector}, {self.lanes}"))
+            found.append(("i64" if a.operand.kind == "index" else "ptr", position))
+        return found
 
     def _read_tables(
         self, vector: str
@@ -306,7 +363,11 @@ class Points:
         access = self.arguments.accesses[instr.attr]
         position, dtype = frame.positions[instr.attr], access.operand.dtype
         if is_store(instr):
-            value, near = frame.get(instr.args[0], 0, lanes), self.near[instr.attr]
+            value = frame.get(instr.args[0], 0, lanes)
+            if self.known:
+                store(b, position, value, dtype, None)
+                return
+            near = self.near[instr.attr]
             with b.when(near):
                 place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
                 store(b, place, value, dtype, None)

@@ -14,7 +14,9 @@ where there are more lanes, they have fewer bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -231,6 +233,21 @@ def _carried_over(b: Builder, digit: str, above: str, size: str) -> tuple[str, s
     return b.op(f"select i1 {full}, i64 0, i64 {digit}"), above
 
 
+@lru_cache(maxsize=1 << 12)
+def windows_of(
+    lanes: int, points: int, along: int, steps: tuple[int, int, int], words: int
+) -> int:
+    """How many windows `table` finds for rows of so many points, in lines of `along`;
+    `lanes` times as many points as rows and vectors have in common."""
+    count = math.lcm(points, lanes)
+    at = np.arange(count)
+    row, below, beside = steps
+    first = row * (at // points) + below * (at % points // along)
+    reached = ((first + beside * (at % along)) * words).reshape(-1, lanes // words)
+    spans = reached.max(1) - reached.min(1) + words
+    return int(-(-spans.max() // lanes))
+
+
 class Choice(NamedTuple):
     """An entry of a table, read: which words lanes take, the mask of a window, where
     the first one begins, and how far behind it the last one does."""
@@ -267,7 +284,8 @@ def load_windows(
     windows: str,
 ) -> Value:
     """The vector that entries of a table tell of. base: the address of the first point
-    of its group of rows."""
+    of its group of rows. windows: how many it has, at most; of "1" or "2" in
+    no loop."""
     parts = [_register(b, base, dtype, lanes, choice, windows) for choice in choices]
     kind = memory_kind(dtype)
     if len(parts) == 1:
@@ -301,7 +319,12 @@ def _register(
         return Value(b, text, kind, lanes)
 
     narrow = which if kind == which.kind else which.cast("trunc", kind)
+    if windows == "2" and _chooses_of_two(kind, lanes):
+        second = window(b.op(f"add i64 {choice.start}, {choice.last}"))
+        return _chosen_of_two(window(choice.start), second, narrow)
     found = _chosen(window(choice.start), narrow)
+    if windows == "1":
+        return found
     with b.carrying("1", windows, "1", [(found.type, found.text)]) as turn:
         before = Value(b, turn.values[0], kind, lanes)
         begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), choice.last)
@@ -311,6 +334,21 @@ def _register(
         mine = (which & -lanes).compare("eq", Value(b, behind, which.kind, 1))
         turn.next = [select(mine, chosen, before).text]
     return Value(b, turn.values[0], kind, lanes)
+
+
+def _chooses_of_two(kind: str, lanes: int) -> bool:
+    """Whether there is an instruction for `_chosen_of_two`, of a whole register."""
+    wide = int(kind[1:]) * lanes == 8 * host().vector_bytes
+    return kind == "i32" and wide and "avx512f" in host().flags
+
+
+def _chosen_of_two(x: Value, y: Value, which: Value) -> Value:
+    """As `_chosen`, of the lanes of x and, behind these, those of y."""
+    width = int(x.kind[1:]) * x.lanes
+    symbol = f"@llvm.x86.avx512.vpermi2var.d.{width}"
+    x.b.declare(f"{x.type} {symbol}({x.type}, {x.type}, {x.type})")
+    args = ", ".join(f"{v.type} {v.text}" for v in (x, which, y))
+    return x.new(f"call {x.type} {symbol}({args})")
 
 
 def _chosen(x: Value, which: Value) -> Value:

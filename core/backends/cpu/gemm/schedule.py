@@ -40,6 +40,7 @@ _TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
 _TURNED_K = 4  # from which on the turning of a square is worth it
 _TURNED_TILES = 32  # after which the epilogue runs
 _STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
+_LINE = 64  # bytes, of which all are used while they stay in the L1 cache
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
 WAYS = 8  # and so many of them stay there
 
@@ -240,7 +241,9 @@ def _blocks(
             return _turned_blocks(tile, threads, k_piece, *sizes)
         if _few_rows(m, n, k, b_row, b_column, tile):
             return _few_rows_blocks(itemsize, tile, threads, k_piece, *sizes)
-    tiles = _groups(m, tile.rows)
+    # Rows that are read where they lie must not push each other out of the L1 cache.
+    apart = not pack_a and a_row * itemsize % SET_BYTES == 0 and k * itemsize > _LINE
+    tiles = _groups(m, min(tile.rows, WAYS - 2) if apart else tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
     grid = grid_of((batches, m, n, k), tile, threads, cycles, shared)

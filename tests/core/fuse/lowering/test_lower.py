@@ -209,3 +209,15 @@ def test_results_may_be_inputs_and_literals() -> None:
     assert not kernels.entries
     assert kernels.results[:2] == (kernels.inputs[0], *kernels.results[1:2])
     assert isinstance(kernels.results[2], Lit)
+
+
+def test_lanes_run_along_short_rows_of_what_the_target_chooses_among() -> None:
+    def inner(dtype: Any, chosen: int) -> int:
+        graph = traced(lambda x: tnp.repeat(x, 2), np.ones(20, dtype))
+        found = lower(group(optimise(graph, TARGET), TARGET.lowering, chosen))
+        (launch,) = [e.kernel for e in found.entries if isinstance(e.kernel, Launch)]
+        return launch.inner
+
+    assert [inner(np.int8, chosen) for chosen in (1, 2, 4)] == [2, 20, 20]
+    assert [inner(np.int16, chosen) for chosen in (1, 2, 4)] == [2, 2, 20]
+    assert inner(np.float32, 4) == 2

@@ -152,6 +152,13 @@ def test_lanes_run_along_a_longer_axis_where_the_last_one_is_short() -> None:
     assert loops(long) == ("inner", (20,), (), 8)
 
 
+def test_loops_end_with_that_of_neighbours_of_what_is_turned() -> None:
+    turned = built(lambda x: tnp.exp(x.T), normal(10, 9, 8))
+    assert loops(turned) == ("inner", (9, 8), (), 10)
+    read, written = (b.strides for b in turned.bindings)
+    assert (read, written) == ((8, 1, 72), (10, 90))
+
+
 def test_innermost() -> None:
     sizes = {0: 2, 1: 3, 2: 1, 3: 1}
     assert innermost([[0], [1], [2]], sizes) == [1]
@@ -279,7 +286,7 @@ def test_an_index_is_moved_inside_in_a_type_that_can_hold_it() -> None:
 def test_complex_numbers_are_moved_as_pairs() -> None:
     t = ArrayType((3,), np.dtype("c8"))
     v, out = Var(t), Var(t)
-    body = NestWriter(Space(Units()), None)  # type: ignore[arg-type]
+    body = NestWriter(Space(Units()), program_of(traced(tnp.exp, X)))
     value = body.load(v, 1, {0: -2})
     k = body.access(Access(out, np.dtype("c8"), 0, ((0, 1),), True))
     body.instr("store", (value,), np.dtype("c8"), k)

@@ -54,6 +54,13 @@ def _sum_of(x: np.ndarray, view: np.ndarray, end: np.ndarray) -> Maker:
     return m
 
 
+def _entries(m: Maker) -> list[str]:
+    """For any arrays, and for operands of at most one window, or two: what has more, or
+    is stored apart, is done by rows."""
+    count = len(m.operands)
+    return ["points", "points" + "1" * count, "points" + "2" * count]
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("shape", [(100,), (40, 4), (3, 70), (2, 40, 3)])
 def test_any_steps(view: str, shape: tuple[int, ...]) -> None:
@@ -62,9 +69,11 @@ def test_any_steps(view: str, shape: tuple[int, ...]) -> None:
         seen, end = VIEWS[view](x), np.zeros(x.shape, F)
         m = _sum_of(x, seen, end)
         assert points.goes_by_points(m.nest())
-        m.run(tasks=3, entry="points")
         number = np.arange(x.size).reshape(x.shape) + 3
-        np.testing.assert_array_equal(end, seen + number.astype(F) + x)
+        for entry in _entries(m):
+            end[:] = 0
+            m.run(tasks=3, entry=entry)
+            np.testing.assert_array_equal(end, seen + number.astype(F) + x)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +86,10 @@ def test_other_dtypes(dtype: Any) -> None:
         m = Maker((70,), columns)
         m.store(end, m.load(x[:, ::-1]))
         if points.goes_by_points(m.nest()):
-            m.run(tasks=2, entry="points")
-            np.testing.assert_array_equal(end, x[:, ::-1])
+            for entry in _entries(m):
+                end[:] = 0
+                m.run(tasks=2, entry=entry)
+                np.testing.assert_array_equal(end, x[:, ::-1])
         else:
             assert LANES < 16
             assert x.itemsize < 4
@@ -96,8 +107,10 @@ def test_nothing_beside_the_arrays_is_touched(dtype: Any) -> None:
             each = np.broadcast_to(scale[:, None], x.shape)
             m = Maker((rows,), columns)
             m.store(end, m.op("add", m.load(x[:, ::-1]), m.load(each)))
-            m.run(entry="points")
-            np.testing.assert_array_equal(end, x[:, ::-1] + each)
+            for entry in _entries(m):
+                end[:] = 0
+                m.run(entry=entry)
+                np.testing.assert_array_equal(end, x[:, ::-1] + each)
             m = Maker((rows,), columns)
             m.store(x, m.load(end))
             m.run(entry="points")
@@ -151,9 +164,11 @@ def test_stored_apart_in_three_dimensions_and_backwards() -> None:
         end[:] = 0
         m = Maker((60, 4), 2)
         m.store(place, m.load(x))
-        m.run(tasks=3, entry="points")
-        np.testing.assert_array_equal(place, x)
-        assert np.count_nonzero(end) == np.count_nonzero(x)
+        for entry in _entries(m):
+            end[:] = 0
+            m.run(tasks=3, entry=entry)
+            np.testing.assert_array_equal(place, x)
+            assert np.count_nonzero(end) == np.count_nonzero(x)
 
 
 CALLS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {

@@ -167,8 +167,8 @@ def test_narrow_nests_alone_are_wide() -> None:
         return _entry(step.launch)
 
     many = tnp.ones((3000, 3), np.uint8)
-    assert entry(lambda x: x[:, ::-1], many) == WIDE + POINTS
-    assert entry(lambda x: x[:, ::-1], many[:500]) == POINTS
+    assert entry(lambda x: x[:, ::-1], many).startswith(WIDE + POINTS)
+    assert entry(lambda x: x[:, ::-1], many[:500]).startswith(POINTS)
     wide = [step.launch for step in td.jit(_halves).lower(many).plan.steps]
     assert not any(_entry(launch).startswith(WIDE) for launch in wide)
 
