@@ -12,18 +12,20 @@ Every element is computed as before: only where from it is read is said otherwis
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.scalar import SCALARS
 from treadle.ops.assemble import assemble
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions, shared
-from treadle.trace.lowering import Elementwise, Product
+from treadle.trace.lowering import Elementwise, Product, Shape
 
 _MOVES = frozenset([slice_, concatenate, pad])
 
@@ -36,6 +38,9 @@ how many copies have to be altogether."""
 
 _SHORT_ROW = 12
 """Blocks have rows of so many elements, on average, or more."""
+
+_VECTOR, _COPY = 64, 4
+"""Bytes; and what a copy of an element takes, in simple instructions on one."""
 
 _MOST_EQUATIONS = 400
 """That are written for one group: what they take to be compiled."""
@@ -52,6 +57,8 @@ class _Borders(Rewriter):
         self.returned = frozenset([a for a in graph.outputs if isinstance(a, Var)])
         self.moved: set[Equation] = set()
         """What makes arrays of pieces, or shows a part; if only work reads it."""
+        self.ends: dict[Equation, list[set[int]]] = {}
+        """Where pieces of moved arrays end, once asked."""
         self.boxes: dict[Equation, list[Box]] = {}
         self.blocks: dict[tuple[Atom, Box], Atom] = {}
         self.waiting: dict[Var, Equation] = {}
@@ -144,44 +151,53 @@ class _Borders(Rewriter):
         for eq in self.graph.equations:
             if eq not in inside:
                 continue
-            group = [eq]
-            for other in [group_of.get(self.makers.get(a)) for a in eq.inputs]:
-                if other is not None and group_of.get(other[0]) is not group:
-                    group = [*group_of[other[0]], *group]
-                    group_of.update(dict.fromkeys(group, group))
-            group_of[eq] = group
+            group = group_of[eq] = [eq]
+            for a in eq.inputs:
+                other = group_of.get(self.makers.get(a), group)
+                if other is not group:
+                    few, group = sorted([other, group], key=len)
+                    group += few
+                    group_of.update(dict.fromkeys(few, group))
         return list({id(group): group for group in group_of.values()}.values())
 
     def _boxes(self, work: list[Equation]) -> list[Box]:
-        """The largest blocks of which each meets one piece of each array."""
+        """The largest blocks of which each meets one piece of each array; none if they
+        are too many."""
         shape = work[0].outputs[0].type.shape
         ends = [{0, n} for n in shape]
         for eq in self._moved_for(work):
             for found, more in zip(ends, self._ends(eq), strict=True):
                 found |= more
+        if math.prod([len(e) - 1 for e in ends]) * len(work) > _MOST_EQUATIONS:
+            return []
         return list(itertools.product(*(itertools.pairwise(sorted(e)) for e in ends)))
 
     def _moved_for(self, work: list[Equation]) -> list[Equation]:
         makers = dict.fromkeys([self.makers.get(a) for eq in work for a in eq.inputs])
         return [eq for eq in makers if eq is not None and eq in self.moved]
 
-    def _ends(self, eq: Equation | None) -> list[set[int]]:
+    def _ends(self, eq: Equation) -> list[set[int]]:
         """Where pieces of a moved array end along each axis."""
-        assert eq is not None
+        if eq in self.ends:
+            return self.ends[eq]
         shape = eq.outputs[0].type.shape
         ends: list[set[int]] = [set() for _ in shape]
         for a, start in _pieces(eq):
             inner = self.makers.get(a)
-            found = self._ends(inner) if inner in self.moved else [set()] * len(shape)
+            found: list[set[int]] = [set()] * len(shape)
+            if inner is not None and inner in self.moved:
+                found = self._ends(inner)
             for i, (low, n) in enumerate(zip(start, a.type.shape, strict=True)):
                 ends[i] |= {low, low + n} | {low + end for end in found[i]}
-        return [
+        self.ends[eq] = [
             {end for end in found if 0 <= end <= n}
             for found, n in zip(ends, shape, strict=True)
         ]
+        return self.ends[eq]
 
     def _pays(self, work: list[Equation], boxes: list[Box]) -> bool:
-        """Whether blocks cost less than what they need not copy."""
+        """Whether blocks cost less than what they need not copy: kernels, and vectors
+        that rows' ends leave in part empty."""
         joined: set[Equation] = set()
         reached = self._moved_for(work)
         while reached:
@@ -193,11 +209,12 @@ class _Borders(Rewriter):
         pieces = sum([len(eq.inputs) for eq in joined])
         copied = sum([eq.outputs[0].type.nbytes for eq in joined])
         shape = work[0].outputs[0].type.shape
-        rows = len({box[-1] for box in boxes})
+        rows = {box[-1] for box in boxes}
         return (
-            copied >= max(_LEAST_BYTES, _COPIED_BYTES * (len(boxes) - pieces))
-            and (rows == 1 or shape[-1] >= _SHORT_ROW * rows)
-            and len(boxes) * len(work) <= _MOST_EQUATIONS
+            bool(boxes)
+            and copied >= max(_LEAST_BYTES, _COPIED_BYTES * (len(boxes) - pieces))
+            and (len(rows) == 1 or shape[-1] >= _SHORT_ROW * len(rows))
+            and copied * _COPY >= work[0].outputs[0].type.nbytes * _wasted(work, rows)
         )
 
     # How
@@ -256,24 +273,34 @@ class _Borders(Rewriter):
             maker = self.makers.get(a)
         if maker is not None and _is_spread(maker):
             return self._spread(maker.inputs[0], box, eq)
-        starts, steps = [0] * a.type.ndim, [1] * a.type.ndim
-        if maker is not None and maker.op is slice_:
-            (a,), params = maker.inputs, maker.params
-            starts, steps = params["starts"], params["steps"]
+        first, last = [low for low, _ in box], [high - 1 for _, high in box]
+        steps = [1] * a.type.ndim
+        while maker is not None and maker.op is slice_:
+            (a,), starts, each = maker.inputs, *_from(maker)
+            first = _seen_through(first, starts, each)
+            last = _seen_through(last, starts, each)
+            steps = [n * step for n, step in zip(steps, each, strict=True)]
+            maker = self.makers.get(a)
         self._put_together([a])
-        along = list(zip(box, starts, steps, strict=True))
-        params = {
-            "starts": tuple([i + low * step for (low, _), i, step in along]),
-            "limits": tuple(
-                [i + (high - 1) * step + 1 for (_, high), i, step in along]
-            ),
-            "steps": tuple(steps),
-        }
+        limits = tuple([i + 1 for i in last])
+        params = {"starts": tuple(first), "limits": limits, "steps": tuple(steps)}
         return self.emit(slice_, [self.read(a)], params, eq.source)[0]
 
     def _spread(self, number: Atom, box: Box, eq: Equation) -> Atom:
         params = {"shape": _shape(box), "dims": ()}
         return self.emit(broadcast_in_dim, [self.read(number)], params, eq.source)[0]
+
+
+def _wasted(work: list[Equation], rows: set[tuple[int, int]]) -> float:
+    """What vectors do for nothing that the ends of rows fill in part, in instructions
+    on each element: rows that are not cut follow each other without an end."""
+    if len(rows) == 1:
+        return 0.0
+    lanes = _VECTOR // work[0].outputs[0].type.dtype.itemsize
+    lengths = [high - low for low, high in rows]
+    filled = sum([lanes * -(-n // lanes) for n in lengths if n > 1])
+    each = sum([SCALARS[eq.op.name].cost for eq in work if eq.op.name in SCALARS])
+    return each * max(filled / sum(lengths) - 1, 0)
 
 
 def _is_work(eq: Equation) -> bool:
@@ -295,6 +322,16 @@ def _is_joined(eq: Equation) -> bool:
 
 def _shape(box: Box) -> tuple[int, ...]:
     return tuple([high - low for low, high in box])
+
+
+def _from(eq: Equation) -> tuple[Shape, Shape]:
+    """Where a slice starts, and its steps."""
+    return eq.params["starts"], eq.params["steps"]
+
+
+def _seen_through(place: Iterable[int], starts: Shape, steps: Shape) -> list[int]:
+    """Where in an array a place of a slice of it lies."""
+    return [i + n * step for n, i, step in zip(place, starts, steps, strict=True)]
 
 
 def _pieces(eq: Equation) -> Iterator[tuple[Atom, tuple[int, ...]]]:

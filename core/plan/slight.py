@@ -6,7 +6,8 @@ is a waste where the sizes of one use say that a nest hardly counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
 
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import (
@@ -20,11 +21,16 @@ from treadle.fuse.lowering.launches import (
 )
 from treadle.kernels.nest import Nest
 from treadle.plan import weight
+from treadle.plan.alike import joined
 from treadle.plan.schedule import programs
 from treadle.plan.weight import START, relaunched, turns, work
 
 _PART = 500
 """What part of a program's work all slight nests may be together, as a divisor."""
+_PART_OF_ALIKE = 60
+"""The same of all nests that compute the same of operands that lie otherwise: where one
+does nearly all of it, as the inside of an array does beside its borders."""
+_READS = ("load", "const")
 _MOST = 3_000_000_000
 """The program's work that counts, of a tenth of a second: what is lost in a longer one
 is not made up for by what LLVM does not do until it has run thousands of times."""
@@ -35,7 +41,7 @@ _BEGUN = 100
 def weighed(kernels: Kernels) -> Kernels:
     """The kernels, which know what part of a program they are: `marked`, and as
     `weight` says."""
-    return marked(weight.weighed(kernels))
+    return marked(joined(weight.weighed(kernels)))
 
 
 def marked(kernels: Kernels) -> Kernels:
@@ -48,17 +54,34 @@ def marked(kernels: Kernels) -> Kernels:
     """
     parts: dict[Nest, float] = {}
     _program(kernels, parts)
-    left, slight = 1 / _PART, set()
-    for nest, part in sorted(parts.items(), key=lambda item: item[1]):
-        left -= part
-        if left < 0:
-            break
-        slight.add(nest)
+    slight = _least(parts, 1 / _PART)
+    done: dict[Hashable, dict[Nest, float]] = defaultdict(dict)
+    for nest, part in parts.items():
+        done[_computed(nest)][nest] = part
+    for alike in done.values():
+        if len(alike) > 1:
+            slight |= _least(alike, sum(alike.values()) / _PART_OF_ALIKE)
     if not slight:
         return kernels
     return relaunched(
         kernels, lambda x: x._replace(slight=True) if x.nest in slight else x
     )
+
+
+def _least(parts: dict[Nest, float], left: float) -> set[Nest]:
+    """Those that do least, and not more than what is left together."""
+    found = set()
+    for nest, part in sorted(parts.items(), key=lambda item: item[1]):
+        left -= part
+        if left < 0:
+            break
+        found.add(nest)
+    return found
+
+
+def _computed(nest: Nest) -> Hashable:
+    """What is computed, from wherever it is read."""
+    return tuple(sorted([i.name for i in nest.body if i.name not in _READS]))
 
 
 def _program(kernels: Kernels, parts: dict[Nest, float]) -> None:

@@ -73,6 +73,53 @@ def test_pieces_may_be_every_other_row() -> None:
     np.testing.assert_array_equal(td.jit(f)(x, y), expected)
 
 
+def test_pieces_of_pieces_are_seen_through() -> None:
+    """Of what is no moved array itself: the first is a whole result, padded; the second
+    every third column of every other one."""
+
+    def padded(x: Any, y: Any) -> Any:
+        p = tnp.pad(tnp.maximum(x, y), 1)
+        return p[2:][:100, :-2] * tnp.roll(x, 1, 0)
+
+    def stepped(x: Any, y: Any) -> Any:
+        halves = x[:, 2:62:2], x[:, 1::2][:, 2:38:3], x[:, 40:]
+        return tnp.concatenate(halves, 1)[:, :100] - y
+
+    x, y = array(100, 100), array(100, 100, seed=1)
+    for f, expected in (
+        (padded, np.pad(np.maximum(x, y), 1)[2:, :-2] * np.roll(x, 1, 0)),
+        (
+            stepped,
+            np.concatenate([x[:, 2:62:2], x[:, 5:77:6], x[:, 40:]], 1)[:, :100] - y,
+        ),
+    ):
+        assert "assemble" in ops(f, x, y)
+        np.testing.assert_array_equal(td.jit(f)(x, y), expected)
+
+
+def test_long_programs_take_no_longer_than_they_are() -> None:
+    """Rolls of rolls end in as many places as there are, not in twice as many each;
+    groups of many equations, and blocks that are far too many, are only counted."""
+
+    def rolls(x: Any) -> Any:
+        v = x
+        for i in range(80):
+            v = tnp.roll(v, 1, i % 2)
+        return v + x
+
+    def chain(x: Any) -> Any:
+        v = tnp.roll(x, 1, 0)
+        for _ in range(3000):
+            v = v * x
+        return v
+
+    def windows(x: Any) -> Any:
+        return sum(tnp.roll(x, i, axis) for axis in range(4) for i in range(1, 31))
+
+    for f, shape in ((rolls, (100, 100)), (chain, (100, 100)), (windows, (31,) * 4)):
+        assert untouched(compute_in_blocks, f, array(*shape))
+
+
 def test_what_is_read_as_a_whole_is_made_as_a_whole() -> None:
     x = array(100, 100)
     for f in (
@@ -90,6 +137,17 @@ def test_what_saves_little_stays() -> None:
         assert untouched(compute_in_blocks, laplace, array(*shape))
     graph, _ = opened(lambda x: tnp.roll(x, 1, 0) + x, ("n", 200), n=300)
     assert compute_in_blocks(graph) is graph
+
+
+def test_dear_work_is_not_cut_where_rows_fill_vectors_badly() -> None:
+    def dear(x: Any) -> Any:
+        return tnp.tanh(tnp.roll(x, 1, 1) - x) + tnp.exp(tnp.sin(x))
+
+    for columns in (24, 36, 52):
+        assert untouched(compute_in_blocks, dear, array(1000, columns))
+        assert "assemble" in ops(lambda x: tnp.roll(x, 1, 1) - x, array(1000, columns))
+    for columns in (33, 49, 80):
+        assert "assemble" in ops(dear, array(1000, columns))
 
 
 def test_what_is_computed_first_is_stored_for_what_rolls_it() -> None:

@@ -104,3 +104,18 @@ def test_what_is_long_counts_by_its_time() -> None:
 
     assert all(found(f, SMALL, LARGE))
     assert not all(found(f, np.ones(3_000_000, F), LARGE))
+
+
+def test_what_another_nest_does_nearly_all_of_is_slight() -> None:
+    """Columns beside the inside of an array, but not beside other work."""
+
+    def columns(x: Any, y: Any) -> Any:
+        return x[:, :-1] - x[:, 1:], y[:, 0] - y[:, 1]
+
+    def others(x: Any, y: Any) -> Any:
+        return x[:, :-1] + x[:, 1:], y[:, 0] - y[:, 1]
+
+    x, y, more = (np.ones((n, 300), F) for n in (300, 900, 9000))
+    assert sorted(found(columns, x, y)) == [False, True]
+    assert found(columns, x, more) == [False, False]
+    assert found(others, x, y) == [False, False]
