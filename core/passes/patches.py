@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Lit
 from treadle.ops.arithmetic import add, mul
 from treadle.ops.conv import Window
@@ -26,6 +27,10 @@ from treadle.trace.op import Op
 
 _MOST_TAPS = 128
 """There is a copy for each."""
+
+_NARROW, _FILLED = 8, 16
+"""Channels and features of a group that is worth no product of its own, and of one that
+several become."""
 
 
 class Emits(Protocol):
@@ -50,6 +55,8 @@ def of_patches(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     axes = range(len(out))
     if each == 1 and features == groups != 1:
         return _by_elements(f, _seen(f, x, window, kernel, out, axes), y)
+    join = _joined(y, groups)
+    groups, each = groups // join, each * join
     lead = (x.type.shape[0], *out)
     n, taps = len(lead), math.prod(kernel)
     rows = f.emit(reshape, [x], shape=(*x.type.shape[:-1], 1, groups, each))
@@ -58,7 +65,11 @@ def of_patches(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     for some in (axes[-1:], axes[:-1]):
         parts = _seen(f, rows, window, kernel, out, some) if some else [rows]
         rows = parts[0] if len(parts) == 1 else f.emit(concatenate, parts, axis=n)
-    filters = f.emit(reshape, [y], shape=(taps, each, groups, features // groups))
+    filters = f.emit(
+        reshape,
+        [_side_by_side(f, y, groups, join)],
+        shape=(taps, each, groups, features // groups),
+    )
     contract = ((n, n + 2), (0, 1))
     if groups == 1:
         rows = f.emit(reshape, [rows], shape=(*lead, taps * each))
@@ -73,6 +84,40 @@ def of_patches(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     return f.emit(reshape, [result], shape=(*lead, features))
 
 
+def _joined(y: Atom, groups: int) -> int:
+    """How many groups become one, beside zeros: what a narrow one has of channels and
+    features fills no vector."""
+    each, features = y.type.shape[-2:]
+    if any(map(is_dim, (*y.type.shape, groups))):
+        return 1
+    widest = max(each, features // groups)
+    most = _FILLED // widest if widest < _NARROW else 1
+    return max([n for n in range(2, most + 1) if not groups % n], default=1)
+
+
+def _side_by_side(f: Emits, y: Atom, groups: int, join: int) -> Atom:
+    """Filters of so many groups, each of several: each feature of these has zeros for
+    what the others read."""
+    if join == 1:
+        return y
+    *kernel, each, features = y.type.shape
+    own = features // groups // join
+    taps, width = math.prod(kernel), join * own
+    y = f.emit(reshape, [y], shape=(taps, each, groups, join, own))
+    # Rows that are longer than they are read as begin further on, each by its own.
+    y = f.emit(pad, [y, _zero(y)], padding=(*[(0, 0, 0)] * 4, (0, width, 0)))
+    y = f.emit(reshape, [y], shape=(taps, each, groups, join * (own + width)))
+    y = f.emit(
+        slice_,
+        [y],
+        starts=(0, 0, 0, 0),
+        limits=(taps, each, groups, join * width),
+        steps=(1, 1, 1, 1),
+    )
+    y = f.emit(reshape, [y], shape=(taps, each, groups, join, width))
+    return f.emit(transpose, [y], permutation=(0, 3, 1, 2, 4))
+
+
 def _padded(f: Emits, x: Atom, window: Window) -> Atom:
     """Images with what is around them, and between their pixels."""
     ends = [
@@ -81,11 +126,12 @@ def _padded(f: Emits, x: Atom, window: Window) -> Atom:
     ]
     if all(end == (0, 0, 0) for end in ends):
         return x
-    zero, nothing = (
-        Lit(np.zeros((), x.type.dtype), ArrayType((), x.type.dtype)),
-        (0,) * 3,
-    )
-    return f.emit(pad, [x, zero], padding=(nothing, *ends, nothing))
+    nothing = (0, 0, 0)
+    return f.emit(pad, [x, _zero(x)], padding=(nothing, *ends, nothing))
+
+
+def _zero(x: Atom) -> Lit:
+    return Lit(np.zeros((), x.type.dtype), ArrayType((), x.type.dtype))
 
 
 def _seen(

@@ -18,6 +18,7 @@ from treadle.passes.conversions import fuse_conversions
 from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
+from treadle.passes.grouped import read_bytes
 from treadle.passes.inline import inline_calls
 from treadle.passes.integers import fuse_integers
 from treadle.passes.invariant import hoist_invariant
@@ -27,7 +28,6 @@ from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
-from treadle.passes.stored import fuse_bytes
 from treadle.passes.turned import turn_rows
 from treadle.passes.unread import drop_unread
 from treadle.trace.lowering import Lowering, Multiplied
@@ -80,7 +80,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         partial(fuse_conversions, multiplied=multiplied.matrices),  # needs roundings
         partial(fuse_integers, integers=target.integers),  # needs simplified casts
-        partial(fuse_bytes, multiplied=multiplied),  # leaves bytes beside floats
+        partial(read_bytes, multiplied=multiplied),  # leaves bytes beside floats
         choose_in_stacks,  # needs placed roundings: is a stack known to be small?
         compute_in_blocks,  # needs placed roundings; leaves pieces in `assemble`
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes

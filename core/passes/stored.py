@@ -42,20 +42,56 @@ class _Stored(NamedTuple):
     axes: tuple[int, ...] = ()
 
 
-class _FuseBytes(Unconverted):
+class Bytes(Unconverted):
+    """Finds integers of a byte that products may read beside floats."""
+
     floats: tuple[np.dtype, ...]
 
-    def equation(self, eq: Equation) -> None:
+    def is_product(self, eq: Equation) -> bool:
+        """Whether it is one of floats that may stand beside bytes."""
         types = {a.type.dtype for a in (*eq.inputs, *eq.outputs)}
-        if eq.op is not dot_general or not types <= {*self.floats}:
+        return eq.op is dot_general and types <= {*self.floats}
+
+    def lies(self, a: Atom) -> bool:
+        """Whether it lies in memory as bytes: what is computed element by element, as
+        masks are, is computed as floats as soon."""
+        eq = self.made.get(a)
+        if eq is None:
+            return True
+        if eq.op is convert or isinstance(eq.op.lowering, View | Join):
+            return all([self.lies(x) for x in eq.inputs])
+        return not isinstance(eq.op.lowering, Elementwise)
+
+    def along(self, shape: tuple, scale: Atom, axes: Sequence[int], at: str) -> Atom:
+        """A scale along axes of a result of some shape, in float32. at: the line."""
+
+        def emit(op: Any, **params: Any) -> Atom:
+            return self.emit(op, [scale], params, at)[0]
+
+        if scale.type.dtype != dtypes.float32:
+            scale = emit(convert, dtype=dtypes.float32)
+        sizes = tuple(shape[axis] for axis in axes)
+        if scale.type.shape != sizes:
+            scale = emit(reshape, shape=sizes)
+        if not axes:
+            return scale
+        order = tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
+        if order != tuple(range(len(axes))):
+            scale = emit(transpose, permutation=order)
+        return emit(broadcast_in_dim, shape=shape, dims=tuple(sorted(axes)))
+
+
+class _FuseBytes(Bytes):
+    def equation(self, eq: Equation) -> None:
+        if not self.is_product(eq):
             self.keep(eq)
             return
         found = [self._stored(a) for a in eq.inputs]
-        places = [_places(eq, side) for side in (0, 1)]
+        places = [places_of(eq, side) for side in (0, 1)]
         for side, stored in enumerate(found):
             if stored is None:
                 continue
-            if _along_sum(eq, side, stored) or not self._lies(stored.bytes_):
+            if _along_sum(eq, side, stored) or not self.lies(stored.bytes_):
                 found[side] = None
         if not any(found):
             self.keep(eq)
@@ -93,16 +129,6 @@ class _FuseBytes(Unconverted):
                 return self._with_scale(given, scale)
         return None
 
-    def _lies(self, a: Atom) -> bool:
-        """Whether it lies in memory as bytes: what is computed element by element, as
-        masks are, is computed as floats as soon."""
-        eq = self.made.get(a)
-        if eq is None:
-            return True
-        if eq.op is convert or isinstance(eq.op.lowering, View | Join):
-            return all([self._lies(x) for x in eq.inputs])
-        return not isinstance(eq.op.lowering, Elementwise)
-
     def _with_scale(self, given: Atom, scale: Atom) -> _Stored | None:
         eq = self.made.get(scale)
         if not scale.type.shape:
@@ -135,31 +161,13 @@ class _FuseBytes(Unconverted):
         (result,) = self.emit(eq.op, inputs, eq.params, eq.source, [Var(wide)])
         short = out.type.dtype != dtypes.float32
         for i, (scale, axes) in enumerate(scales):
-            by = self._along(eq, self.read(scale), axes)
+            shape = out.type.shape
+            by = self.along(shape, self.read(scale), axes, eq.source)
             final = [out] if i == len(scales) - 1 and not short else None
             (result,) = self.emit(mul, [result, by], {}, eq.source, final)
         if short:
             to = {"dtype": out.type.dtype}
             self.emit(convert, [result], to, eq.source, [out])
-
-    def _along(self, eq: Equation, scale: Atom, axes: Sequence[int]) -> Atom:
-        """A scale along axes of the result."""
-        shape = eq.outputs[0].type.shape
-
-        def emit(op: Any, **params: Any) -> Atom:
-            return self.emit(op, [scale], params, eq.source)[0]
-
-        if scale.type.dtype != dtypes.float32:
-            scale = emit(convert, dtype=dtypes.float32)
-        sizes = tuple(shape[axis] for axis in axes)
-        if scale.type.shape != sizes:
-            scale = emit(reshape, shape=sizes)
-        if not axes:
-            return scale
-        order = tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
-        if order != tuple(range(len(axes))):
-            scale = emit(transpose, permutation=order)
-        return emit(broadcast_in_dim, shape=shape, dims=tuple(sorted(axes)))
 
 
 def _along_sum(eq: Equation, side: int, stored: _Stored) -> bool:
@@ -173,7 +181,7 @@ def _along_sum(eq: Equation, side: int, stored: _Stored) -> bool:
     )
 
 
-def _places(eq: Equation, side: int) -> dict[int, int]:
+def places_of(eq: Equation, side: int) -> dict[int, int]:
     """Which axis of the result each axis of an operand is, that isn't summed."""
     contract, batch = eq.params["contract"], eq.params["batch"]
     free = [

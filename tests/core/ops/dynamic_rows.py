@@ -190,16 +190,15 @@ CONTRACTIONS = [
     _dot("outer", floats("n"), floats("m"), NONE, NONE),
     _dot("batched", floats("n m 4"), floats("4 n 5"), ((2,), (0,)), ((0,), (1,))),
     _dot("scores", floats("n m 4"), floats("n m 4"), ((2,), (2,)), ((0,), (0,))),
-]
-
-CONTRACTIONS += [
-    Row(dot.dot_general, *row)
-    for row in (
-        ("flat", lambda x, y: x.reshape(-1) @ y.reshape(-1), (MATRIX, MATRIX)),
-        ("turned", lambda x: x.reshape(-1) @ x.T.reshape(-1), (MATRIX,)),
-        ("a column", lambda x, y: x[:, 0] @ y, (MATRIX, floats("n"))),
-        ("by index", lambda x, y: x[:, y[0]] @ x[:, y[1]], (MATRIX, ints("2"))),
-    )
+    *(
+        Row(dot.dot_general, *row)
+        for row in (
+            ("flat", lambda x, y: x.reshape(-1) @ y.reshape(-1), (MATRIX, MATRIX)),
+            ("turned", lambda x: x.reshape(-1) @ x.T.reshape(-1), (MATRIX,)),
+            ("a column", lambda x, y: x[:, 0] @ y, (MATRIX, floats("n"))),
+            ("by index", lambda x, y: x[:, y[0]] @ x[:, y[1]], (MATRIX, ints("2"))),
+        )
+    ),
 ]
 
 RUNNING = [

@@ -15,6 +15,8 @@ from tests.core.backends.cpu.integers.test_programs import needs_a_kernel, produ
 from treadle import lax
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import build
+from treadle.ops.dot import dot_general
+from treadle.passes.pipeline import optimise
 from treadle.plan.steps import HostStep
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -35,6 +37,13 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
         {"lhs_dilation": (2, 2), "padding": ((1, 1), (0, 1))},
     ),
     "groups": ((2, 5, 4, 6), (2, 2, 3, 8), {"feature_group_count": 2}),
+    "narrow groups": ((2, 5, 4, 12), (2, 2, 2, 24), {"feature_group_count": 6}),
+    "many narrow groups": (
+        (2, 5, 14, 28),
+        (3, 2, 2, 42),
+        {"feature_group_count": 14, "window_strides": (1, 2), "padding": "SAME"},
+    ),
+    "lines in groups": ((2, 9, 10), (3, 2, 15), {"feature_group_count": 5}),
     "single channels": ((2, 5, 4, 6), (2, 2, 1, 6), {"feature_group_count": 6}),
     "a line": ((2, 9, 5), (3, 5, 7), {"padding": "SAME"}),
     "a volume": ((1, 3, 4, 5, 2), (1, 2, 2, 2, 3), {}),
@@ -89,6 +98,25 @@ def test_patches_of_bytes_are_bytes(layout: tuple[str, str, str], images: str) -
         dimension_numbers=layout,
     )
     np.testing.assert_array_equal(np.asarray(program([x, w])[0]), np.asarray(wanted))
+
+
+@needs_a_kernel
+def test_narrow_groups_share_products_of_bytes() -> None:
+    """Of twelve groups of four channels, three products of four."""
+    x, w = numbers((2, 5, 6, 48), "uint8"), numbers((2, 2, 4, 48), "int8")
+
+    def convolution(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            *(x, w, (1, 1), "SAME"),
+            dimension_numbers=LAYOUTS[4],
+            feature_group_count=12,
+            preferred_element_type="int32",
+        )
+
+    graph = optimise(td.jit(convolution).graph(x, w), CPUTarget())
+    (product,) = [eq for eq in graph.equations if eq.op is dot_general]
+    assert product.outputs[0].type.shape[0] == 3
+    assert [a.type.dtype.name for a in product.inputs] == ["uint8", "int8"]
 
 
 def test_open_numbers_of_images_and_short_results() -> None:
