@@ -239,13 +239,16 @@ class _Lower(Rewriter):
     ) -> Atom:
         """The contraction of operands, given with batch, free and contracted axes. The
         loops are batch, x's free axes, and y's, with the sum inside of y's or outside
-        (`columns`)."""
+        (`columns`); outside of all where both lie side by side along the batch."""
         (x_atom, bx, fx, cx), (y_atom, by, fy, cy) = x, y
         if not columns and (fx or fy) and _has_few_terms(x_atom, cx):
             return self._terms(eq, x, y)
         names = [("b", i) for i in range(len(bx))] + [("x", a) for a in fx]
         inner, sums = [("y", a) for a in fy], [("c", i) for i in range(len(cx))]
-        names += sums + inner if columns else inner + sums
+        if _ends(x_atom, bx) and _ends(y_atom, by):
+            names = [*sums, *names, *inner]
+        else:
+            names += sums + inner if columns else inner + sums
         place = {name: i for i, name in enumerate(names)}
         sizes = {("x", a): x_atom.type.shape[a] for a in fx}
         sizes |= {("y", a): y_atom.type.shape[a] for a in fy}

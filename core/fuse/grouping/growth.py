@@ -18,6 +18,7 @@ from treadle.fuse.cluster import (
 from treadle.fuse.grouping.matching import extend, matching
 from treadle.fuse.grouping.nodes import Nodes
 from treadle.fuse.layout import row_major, stored_strides
+from treadle.fuse.lowering.copies import Piece
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import Gather, Lowering, Reduction, Reshape
@@ -108,9 +109,10 @@ class Growth(Nodes):
     def merge_twins(self) -> None:
         """Merges clusters that make the two parts of complex numbers, point for point:
         mostly they read the same. And those that make two things of the same operands,
-        if that takes long: most of it may be what they share."""
+        if that takes long: most of it may be what they share. And those that make
+        pieces of one array that lie among each other."""
         twins = [(v, v.twin) for v in self.owner if hasattr(v, "twin")]
-        for im, re in [*twins, *self._variants()]:
+        for im, re in [*twins, *self._variants(), *self._among()]:
             a, b = self.owner.get(re), self.owner[im]
             if (
                 isinstance(a, Cluster)
@@ -123,6 +125,19 @@ class Growth(Nodes):
             ):
                 names = matching(a.space.maps[re], b.space.maps[im])
                 self._take_in(a, b, a.space.copy(), names)
+
+    def _among(self) -> list[tuple[Var, Var]]:
+        """Pieces of arrays, each with the first one among whose elements it lies."""
+        first: dict[Var, tuple[Var, Piece]] = {}
+        found = []
+        for v, (whole, offset, strides) in self.flow.parts.items():
+            piece = Piece(v, offset, (*strides,))
+            one, other = first.setdefault(whole, (v, piece))
+            if piece.is_among(other):
+                found.append((v, one))
+            else:
+                first[whole] = v, piece
+        return found
 
     def _variants(self) -> list[tuple[Var, Var]]:
         """Results that differ from another's in parameters of their operation only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,14 @@ from treadle.fuse.cluster import Cluster
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.growth import Growth
 from treadle.fuse.layout import axis_strides, joined, row_major
-from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
+from treadle.fuse.lowering.copies import (
+    Piece,
+    begun,
+    copy_launch,
+    filled,
+    scatter_launch,
+    spread_out,
+)
 from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.loops import zero_inits
 from treadle.fuse.lowering.products import product, product_with_epilogue
@@ -237,24 +245,62 @@ class _Partitioner(Growth):
         assert isinstance(how, Join)
         whole, parts = eq.outputs[0], self.flow.parts
         steps = row_major(whole.type.shape)
+        eq = self._with_numbers(eq, how)
         self._place_parts(eq, how)
-        moves = []
+        alike: list[list[Piece]] = []
         for i, (_, (offset, strides)) in enumerate(joined(eq, how, steps)):
             # A piece may have been copied for an earlier one.
             a = eq.inputs[i]
             if isinstance(a, Var) and a in parts and parts[a][0] is whole:
                 continue
-            launch = copy_launch(a, whole, offset, strides, self.flow)
-            if launch is None:
+            piece = Piece(a, offset, strides)
+            if copy_launch([piece], whole, self.flow) is None:
                 new = self.plain(a)
                 assert isinstance(a, Var) and isinstance(new, Var)
                 eq = self.substitute(eq, a, new)
-                launch = copy_launch(new, whole, offset, strides, self.flow)
-                assert launch is not None, f"{eq.op.name} has a piece without loops"
-            moves.append(launch)
+                piece = piece._replace(value=new)
+            if alike and piece.pairs_with(alike[-1][-1]):
+                alike[-1].append(piece)
+            else:
+                alike.append([piece])
+        moves = [m for pieces in alike for m in self._moves(pieces, whole)]
         fill = filled(eq.inputs[-1], whole, self.flow) if how.filled else None
         self.built[eq] = Joined(fill, moves)
         self.alone(eq)
+
+    def _with_numbers(self, eq: Equation, how: Join) -> Equation:
+        """The equation with a number that fills one of two pieces which take turns made
+        as the other is made: both are then written together."""
+        steps = row_major(eq.outputs[0].type.shape)
+        pieces = [Piece(a, *place) for a, place in joined(eq, how, steps)]
+        for one, other in pairwise(pieces):
+            if not other.pairs_with(one):
+                continue
+            for number, made in ((one.value, other.value), (other.value, one.value)):
+                source = self.flow.resolve(number)[0]
+                is_number = isinstance(source, Lit) and not source.type.ndim
+                if (
+                    is_number
+                    and isinstance(number, Var)
+                    and isinstance(made, Var)
+                    and isinstance(self.owner.get(made), Cluster)
+                    and self._can_be_part(made, eq)
+                ):
+                    # Of its own: another join may have it as well.
+                    spread = spread_out(source, number.type, self.flow)
+                    new = self.copied(spread)
+                    maker, near = self.flow.maker[new], self.flow.maker[made]
+                    self.position[id(maker)] = self.position[id(near)]
+                    eq = self.substitute(eq, number, new)
+        return eq
+
+    def _moves(self, pieces: list[Piece], whole: Var) -> list[Launch]:
+        """What moves pieces that take turns: one nest, if one can."""
+        found = copy_launch(pieces, whole, self.flow)
+        if found is not None:
+            return [found]
+        assert len(pieces) > 1, "a piece has no loops"
+        return [m for piece in pieces for m in self._moves([piece], whole)]
 
     def _place_parts(self, eq: Equation, how: Join) -> None:
         """Lets the pieces of a concatenation be made where they belong."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.fuse.cluster import addressing, operand_fits
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import row_major
@@ -24,22 +27,51 @@ from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Scatter
 
 
-def copy_launch(
-    a: Atom, target: Var, offset: int, strides: Sequence[int], flow: Dataflow
-) -> Launch | None:
-    """Copies a value, seen through its views, to strided elements of `target`; None if
-    a view must be made in memory first."""
-    space, written = Space(flow.units), Var(a.type)
-    space.maps[written] = space.index(a)
-    if not operand_fits(space, written, a, flow):
+class Piece(NamedTuple):
+    """A value, and where in an array it belongs: elements before it, and strides."""
+
+    value: Atom
+    offset: int
+    strides: tuple[int, ...]
+
+    def is_among(self, other: Piece) -> bool:
+        """Whether its elements lie between those of another piece of the same shape, so
+        that whoever writes both passes over memory once."""
+        return 0 < self._between(other) < self._step()
+
+    def pairs_with(self, other: Piece) -> bool:
+        """Whether its elements and those of another piece take turns: vectors of both
+        are written together."""
+        return self._between(other) == 1 and self._step() == 2
+
+    def _step(self) -> int:
+        """From an element to the next; 0 if that depends on open sizes."""
+        shape = self.value.type.shape
+        steps = [s for n, s in zip(shape, self.strides, strict=True) if n != 1]
+        return 0 if not steps or is_dim(steps[-1]) else steps[-1]
+
+    def _between(self, other: Piece) -> int:
+        """How far it begins behind another piece of its shape; 0 if that is unknown."""
+        between = self.offset - other.offset
+        alike = self.value.type == other.value.type and self.strides == other.strides
+        return between if alike and not is_dim(between) else 0
+
+
+def copy_launch(pieces: Sequence[Piece], target: Var, flow: Dataflow) -> Launch | None:
+    """Copies values of one shape, seen through their views, to strided elements of
+    `target`; None if a view must be made in memory first."""
+    space, written = Space(flow.units), Var(pieces[0].value.type)
+    space.maps[written] = space.index(pieces[0].value)
+    if not all(operand_fits(space, written, p.value, flow) for p in pieces):
         return None
     entries = space.maps[written]
     body = NestWriter(space, flow)
-    value = body.value(a, entries)
-    start, steps = address(entries, strides)
-    pairs = tuple(sorted(steps.items()))
-    k = body.access(Access(target, a.type.dtype, offset + start, pairs, True))
-    body.instr("store", (value,), a.type.dtype, k)
+    values = [body.value(p.value, entries) for p in pieces]
+    for value, (a, offset, strides) in zip(values, pieces, strict=True):
+        start, steps = address(entries, strides)
+        along = tuple(sorted(steps.items()))
+        k = body.access(Access(target, a.type.dtype, offset + start, along, True))
+        body.instr("store", (value,), a.type.dtype, k)
     dims = sorted(space.sizes, key=ranking(body.accesses, space.sizes))
     return finish(body, space.sizes, dims, [], None, "inner")
 
@@ -48,12 +80,18 @@ def filled(value: Atom, whole: Var, flow: Dataflow) -> Launch | Copy:
     """Writes one number everywhere."""
     if is_zero(value):
         return Copy(None, whole)
-    spread = Var(whole.type)
-    params = {"shape": whole.type.shape, "dims": ()}
-    flow.add(Equation(broadcast_in_dim, [value], params, [spread]))
-    launch = copy_launch(spread, whole, 0, row_major(whole.type.shape), flow)
+    spread = spread_out(value, whole.type, flow)
+    launch = copy_launch([Piece(spread, 0, row_major(whole.type.shape))], whole, flow)
     assert launch is not None
     return launch
+
+
+def spread_out(value: Atom, wanted: ArrayType, flow: Dataflow) -> Var:
+    """A view that is one number everywhere."""
+    spread = Var(wanted)
+    params = {"shape": wanted.shape, "dims": ()}
+    flow.add(Equation(broadcast_in_dim, [value], params, [spread]))
+    return spread
 
 
 def begun(x: Atom, out: Var, flow: Dataflow) -> Launch | Copy | None:
@@ -62,7 +100,7 @@ def begun(x: Atom, out: Var, flow: Dataflow) -> Launch | Copy | None:
     source, _ = flow.resolve(x)
     if isinstance(source, Lit) and not source.type.ndim:
         return filled(source, out, flow)
-    return copy_launch(x, out, 0, row_major(out.type.shape), flow)
+    return copy_launch([Piece(x, 0, row_major(out.type.shape))], out, flow)
 
 
 def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import hint
+from treadle.dims import hint, same_shape
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
@@ -270,9 +270,14 @@ class NestWriter:
 
     def is_beside(self, k: int) -> bool:
         """Whether a store writes what lies behind each element of the store before."""
+        if k == 0:
+            return False
         a, b = self.accesses[k - 1], self.accesses[k]
-        alike = a.store and b.store and a._replace(atom=b.atom) == b
-        return k > 0 and alike and self.flow.is_next(a.atom, b.atom)
+        if not (a.store and b.store and a._replace(atom=b.atom, offset=b.offset) == b):
+            return False
+        step = int(a.atom is b.atom)
+        follows = step or self.flow.is_next(a.atom, b.atom)
+        return bool(follows) and same_shape((b.offset,), (a.offset + step,))
 
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""

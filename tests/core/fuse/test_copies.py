@@ -14,7 +14,13 @@ from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, equation, program_of, traced
 from tests.core.ir.following import numbered
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
+from treadle.fuse.lowering.copies import (
+    Piece,
+    begun,
+    copy_launch,
+    filled,
+    scatter_launch,
+)
 from treadle.fuse.lowering.launches import Binding, Copy, Launch
 from treadle.ir.graph import Lit, Var
 from treadle.kernels.nest import PAIRED, STRIDED
@@ -37,7 +43,7 @@ def copied(view: Callable[[Any], Any], *shape: int) -> np.ndarray:
     graph = traced(view, array(*shape))
     a, target = graph.outputs[0], Var(graph.outputs[0].type)
     steps = [2 * s // 4 for s in array(*a.type.shape).strides]
-    launch = copy_launch(a, target, 3, steps, program_of(graph))
+    launch = copy_launch([Piece(a, 3, (*steps,))], target, program_of(graph))
     assert launch is not None
     assert [i.name for i in launch.nest.body] == ["load", "store"]
     assert [b.atom for b in launch.bindings] == [graph.inputs[0], target]
@@ -76,7 +82,7 @@ def test_a_broadcast_is_read_again_and_again() -> None:
 def test_views_that_no_loops_step_over_are_not_copied() -> None:
     graph = traced(lambda x: tnp.reshape(x[:, 1:], (3, 4)), array(2, 7))
     a = graph.outputs[0]
-    assert copy_launch(a, Var(a.type), 0, (4, 1), program_of(graph)) is None
+    assert copy_launch([Piece(a, 0, (4, 1))], Var(a.type), program_of(graph)) is None
 
 
 def scattered(

@@ -175,6 +175,22 @@ def test_products_with_vectors_are_sums_along_what_lies_side_by_side() -> None:
     assert ops(plain, lambda v, w: v @ w, v, v)[-1] == "f32[] reduce_sum"
 
 
+def test_batches_that_lie_side_by_side_are_summed_over_rows() -> None:
+    found = lines(plain(traced(lambda x, y: tnp.einsum("ij,ij->j", x, y), *_PAIR)))
+    assert [line for line in found if "transpose" in line] == []
+    assert any("reduce_sum[axes=(0,)" in line for line in found)
+    # Along what lies side by side elsewhere.
+    found = lines(plain(traced(lambda x, y: tnp.einsum("ij,ij->i", x, y), *_PAIR)))
+    assert any("reduce_sum[axes=(1,)" in line for line in found)
+    for of in ("ij,ij->j", "ij,ij->i"):
+        np.testing.assert_allclose(
+            td.jit(partial(tnp.einsum, of))(*_PAIR), np.einsum(of, *_PAIR), 1e-5
+        )
+
+
+_PAIR = normal(6, 5), normal(6, 5)
+
+
 def test_sums_of_half_floats_with_vectors_are_in_single_precision() -> None:
     x, v = (a.astype(H) for a in (small(3, 8), small(8)))
     for apply in (plain, halves):
@@ -250,10 +266,10 @@ def test_few_columns_are_rows() -> None:
         "return e",
     ]
     # Very few, and long sums, whatever they run along.
-    assert lines(plain(traced(lambda x, w: x @ w, array(40, 700), w)))[1:] == [
-        "d:f32[3,40] = dot_general[contract=((0,),(1,)) batch=((),())] b a",
-        "e:f32[40,3] = transpose[permutation=(1,0)] d",
-        "return e",
+    assert lines(plain(traced(lambda x, w: x @ w, array(40, 700), w))) == [
+        "c:f32[3,40] = dot_general[contract=((0,),(1,)) batch=((),())] b a",
+        "d:f32[40,3] = transpose[permutation=(1,0)] c",
+        "return d",
     ]
     # Not where operands are summed along what lies side by side, or in batches.
     assert untouched(plain, lambda x, w: x @ w, array(40, 700), array(700, 5))

@@ -111,6 +111,48 @@ def test_pieces_are_made_in_their_places() -> None:
     assert sorted(offset for _, offset, _ in part.flow.parts.values()) == [0, 24]
 
 
+WIDE = normal(40, 50)
+"""Smaller ones are chosen element by element."""
+
+
+def test_pieces_among_each_other_are_made_together() -> None:
+    part = parted(lambda x: tnp.stack([tnp.exp(x), tnp.sin(x), tnp.cos(x)], -1), WIDE)
+    assert names(part) == [["exp", "sin", "cos"], ["concatenate"]]
+    # Not where they lie one after the other, for another operation has its own loops.
+    apart = parted(lambda x: tnp.stack([tnp.exp(x), tnp.sin(x)]), WIDE)
+    assert names(apart) == [["exp"], ["sin"], ["concatenate"]]
+
+
+@pytest.mark.parametrize(
+    ("function", "moves"),
+    [
+        (lambda x: tnp.stack([x, x[::-1]], -1), 1),
+        (lambda x: tnp.stack([x, tnp.zeros_like(x)], -1), 1),
+        (lambda x: tnp.stack([x, x[::-1], x], -1), 3),
+        (lambda x: tnp.stack([x, x[::-1]], 0), 2),
+    ],
+)
+def test_two_pieces_that_take_turns_are_moved_together(
+    function: Any, moves: int
+) -> None:
+    part = parted(function, WIDE)
+    (joined,) = [b for b in part.built.values() if isinstance(b, Joined)]
+    assert len(joined.moves) == moves
+    agrees(function, normal(*WIDE.shape))
+
+
+def test_a_number_is_written_with_what_it_takes_turns_with() -> None:
+    def function(x: Any) -> Any:
+        return x.astype("complex64"), (x * 2).astype("complex64") * 1j
+
+    x = (9 * WIDE).astype("int8")
+    _, kernels = kernels_of(function, x)
+    nests = [e.kernel.nest for e in kernels.entries if isinstance(e.kernel, Launch)]
+    assert all([nest.operands[-1].beside for nest in nests])
+    for a, b in zip(td.jit(function)(x), function(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize(
     "piece",
     [
