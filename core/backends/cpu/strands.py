@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from treadle.backends.cpu.cost import nanoseconds
 from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.row import COPIES, is_whole
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows, split_axis
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.arguments import Scheduled
@@ -152,7 +153,7 @@ class _Loop:
 
     def _cut(self, launch: Launch) -> _Space | None:
         """What tasks cut of a nest: its rows, at equal parts of the outermost loop, or
-        its only row, at whole vectors."""
+        its only row, where its kernel does: at whole vectors, or at groups of them."""
         split, outer, inner = split_axis(launch.nest), launch.outer, launch.inner
         if split == "none" or launch.nest.serial:
             return None
@@ -160,7 +161,9 @@ class _Loop:
             return _Space(outer[0], (*outer[1:], *launch.mid, inner))
         if split not in ("inner", "either") or prod(outer) != 1:
             return None
-        if inner % (host_lanes() * self.count):
+        lanes = host_lanes()
+        unit = COPIES * lanes if is_whole(launch.nest, inner, lanes) else lanes
+        if inner % (unit * self.count):
             return None
         return _Space(0, (*outer, *launch.mid, inner))
 
