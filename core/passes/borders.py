@@ -49,7 +49,9 @@ _MOST_EQUATIONS = 400
 class _Borders(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.makers = {v: eq for eq in graph.equations for v in eq.outputs}
+        self.makers: dict[Atom, Equation] = {
+            v: eq for eq in graph.equations for v in eq.outputs
+        }
         self.readers: dict[Atom, list[Equation]] = defaultdict(list)
         for eq in graph.equations:
             for a in eq.inputs:
@@ -61,7 +63,7 @@ class _Borders(Rewriter):
         """Where pieces of moved arrays end, once asked."""
         self.boxes: dict[Equation, list[Box]] = {}
         self.blocks: dict[tuple[Atom, Box], Atom] = {}
-        self.waiting: dict[Var, Equation] = {}
+        self.waiting: dict[Atom, Equation] = {}
         """What blocks are put together for, once somebody reads it."""
         for work in self._groups():
             boxes = self._boxes(work)
@@ -247,7 +249,7 @@ class _Borders(Rewriter):
         """Writes what makes values of their blocks: as late as can be, because blocks
         are made in their places if all that reads them does so before."""
         for a in atoms:
-            eq = self.waiting.pop(a, None)  # type: ignore[call-overload]
+            eq = self.waiting.pop(a, None)
             if eq is not None:
                 boxes = self.boxes[eq]
                 pieces = [self.blocks.pop((a, box)) for box in boxes]
