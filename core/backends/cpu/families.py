@@ -10,10 +10,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 _PLACES = {
     "attention": "attention.kernel",
