@@ -45,7 +45,9 @@ def _joined(kernels: Kernels, key: Key, may_be: Callable[[Launch], bool]) -> Ker
     if not others:
         return kernels
     return relaunched(
-        kernels, lambda x: _as(x, others[x.nest]) if x.nest in others else x
+        kernels,
+        lambda x: _as(x, others[x.nest]) if x.nest in others else x,
+        epilogues=False,  # their loops are those of the product
     )
 
 

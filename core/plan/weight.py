@@ -95,30 +95,37 @@ def _with(kernels: Kernels, whole: float, rows: dict[Nest, float]) -> Kernels:
     return relaunched(kernels, weighed)
 
 
-def relaunched(kernels: Kernels, change: Callable[[Launch], Launch]) -> Kernels:
-    """The kernels with other launches for some, wherever they are in a program."""
+def relaunched(
+    kernels: Kernels, change: Callable[[Launch], Launch], epilogues: bool = True
+) -> Kernels:
+    """The kernels with other launches for some, wherever they are in a program.
+
+    epilogues: whether those of products are changed, too.
+    """
     entries = []
     for entry in kernels.entries:
-        kernel = _relaunched(entry.kernel, change)
+        kernel = _relaunched(entry.kernel, change, epilogues)
         same = kernel is entry.kernel
         entries.append(entry if same else entry._replace(kernel=kernel))
     return kernels._replace(entries=tuple(entries))
 
 
-def _relaunched(kernel: Kernel, change: Callable[[Launch], Launch]) -> Kernel:
+def _relaunched(
+    kernel: Kernel, change: Callable[[Launch], Launch], epilogues: bool
+) -> Kernel:
     if isinstance(kernel, Launch):
         return change(kernel)
-    if isinstance(kernel, ProductKernel) and kernel.epilogue is not None:
+    if isinstance(kernel, ProductKernel) and epilogues and kernel.epilogue is not None:
         launch = change(kernel.epilogue)
         same = launch is kernel.epilogue
         return kernel if same else replace(kernel, epilogue=launch)
     if isinstance(kernel, Repeat):
-        return kernel._replace(body=relaunched(kernel.body, change))
+        return kernel._replace(body=relaunched(kernel.body, change, epilogues))
     if isinstance(kernel, RepeatWhile):
-        test, body = (relaunched(p, change) for p in programs(kernel))
+        test, body = (relaunched(p, change, epilogues) for p in programs(kernel))
         return kernel._replace(test=test, body=body)
     if isinstance(kernel, Choose):
-        branches = [relaunched(p, change) for p in kernel.branches]
+        branches = [relaunched(p, change, epilogues) for p in kernel.branches]
         return kernel._replace(branches=tuple(branches))
     return kernel
 

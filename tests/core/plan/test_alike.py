@@ -18,6 +18,7 @@ from treadle.backends.cpu.device import CPUTarget
 from treadle.check import check
 from treadle.compile import stages
 from treadle.fuse.grouping.group import group
+from treadle.fuse.lowering.launches import ProductKernel
 from treadle.fuse.lowering.lower import lower
 from treadle.passes.pipeline import optimise
 from treadle.plan.alike import joined
@@ -82,3 +83,18 @@ def test_no_code_for_short_rows_is_made_for_a_border() -> None:
     _, kernels = kernels_of(laplace, array(40, 40, 40))
     short = [x for x in launches(weighed(kernels)) if x.inner == 1]
     assert short and all(x.whole for x in short)
+
+
+def test_what_ends_a_product_keeps_its_loops() -> None:
+    """Rows of the product are one of them, whatever else computes the same."""
+
+    def f(x: Any, w: Any, y: Any, z: Any) -> Any:
+        return 2 * (x @ w), 2 * y[1:, 1:, 1:, 1:], 2 * z[1:, 1:, 1:, 1:, 1:]
+
+    args = array(40, 50), array(50, 20), array(3, 4, 5, 33), array(5, 6, 7, 8, 33)
+    _, kernels = kernels_of(f, *args)
+    product = joined(kernels).entries[0].kernel
+    assert isinstance(product, ProductKernel) and product.epilogue is not None
+    assert product.epilogue.nest.outer == 3
+    for found, expected in zip(td.jit(f)(*args), f(*args), strict=True):
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
