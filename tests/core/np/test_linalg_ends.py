@@ -30,7 +30,7 @@ X = np.ones((3, 3), "float32")
             "cho_solve: shapes",
         ),
         (lambda: tnp.fft.fftn(X, s=(2, 2, 2)), ValueError, "fftn: axis -3"),
-        (lambda: tnp.fft.fft(X, n=2.5), TypeError, "is an integer, got 2.5"),
+        (lambda: tnp.fft.fft(X, n=2.5), TypeError, "must be an integer, got 2.5"),
     ],
 )
 def test_errors_name_the_function_that_was_called(
