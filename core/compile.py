@@ -19,11 +19,13 @@ from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.late import Value
 from treadle.passes.pipeline import optimise
+from treadle.plan.alike import joined
 from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
-from treadle.plan.slight import weighed
+from treadle.plan.slight import marked
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
+from treadle.plan.weight import weighed
 from treadle.run.collector import no_collection
 from treadle.run.device import default
 from treadle.run.execute import Executable
@@ -82,7 +84,7 @@ def _optimised(
     sparing: bool = False,
 ) -> Stages:
     groups = group(graph, target.lowering, target.chosen)
-    kernels = weighed(lower(groups))
+    kernels = marked(joined(weighed(lower(groups))))
     ready(kernels)
     scheduled = schedule(kernels, target)
     plan = place(scheduled, graph, donated, sparing)
@@ -142,9 +144,8 @@ def executable_of(
         with compiling(graph.name, len(graph.equations)), no_collection():
             plan = plan_of(graph, donated, device, memory_limit)
             found = graph.cache[key] = Executable(plan, target, donated)
-        found.program_for = partial(
-            executable_of, graph, donated, memory_limit=memory_limit
-        )
+        again = partial(executable_of, memory_limit=memory_limit)
+        found.program_for = partial(again, graph, donated)
     return found
 
 

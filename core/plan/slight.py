@@ -20,8 +20,6 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
 )
 from treadle.kernels.nest import Nest
-from treadle.plan import weight
-from treadle.plan.alike import joined
 from treadle.plan.schedule import programs
 from treadle.plan.weight import START, relaunched, turns, work
 
@@ -36,12 +34,6 @@ _MOST = 3_000_000_000
 is not made up for by what LLVM does not do until it has run thousands of times."""
 _BEGUN = 100
 """What beginning a nest takes of it, in instructions on an element."""
-
-
-def weighed(kernels: Kernels) -> Kernels:
-    """The kernels, which know what part of a program they are: `marked`, and as
-    `weight` says."""
-    return marked(joined(weight.weighed(kernels)))
 
 
 def marked(kernels: Kernels) -> Kernels:

@@ -22,7 +22,7 @@ from treadle.fuse.lowering.launches import ProductKernel
 from treadle.fuse.lowering.lower import lower
 from treadle.passes.pipeline import optimise
 from treadle.plan.alike import joined
-from treadle.plan.slight import weighed
+from treadle.plan.weight import weighed
 
 
 def laplace(x: Any, lib: Any = tnp) -> Any:
@@ -81,7 +81,7 @@ def test_open_sizes_keep_their_own() -> None:
 
 def test_no_code_for_short_rows_is_made_for_a_border() -> None:
     _, kernels = kernels_of(laplace, array(40, 40, 40))
-    short = [x for x in launches(weighed(kernels)) if x.inner == 1]
+    short = [x for x in launches(joined(weighed(kernels))) if x.inner == 1]
     assert short and all(x.whole for x in short)
 
 

@@ -40,11 +40,8 @@ def outputs_for_threads(run, like):
     return results[0]
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("channels", CHANNELS)
-def test_values(channels, geometry):
-    image, weights, output, spec = depthwise_problem(channels, GEOMETRIES[geometry])
-    assert spec.depthwise
+def both_are_those_of_a_loop(image, weights, output, spec):
+    """The result, and the gradient by the filter of an output."""
     found = outputs_for_threads(
         lambda out, n: calls.channelwise(
             spec, out, image, weights, num_threads=n
@@ -61,6 +58,14 @@ def test_values(channels, geometry):
     )
     expected = filter_gradient(image, gradient, spec)
     close(found, expected, gradient[..., 0].size)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_values(channels, geometry):
+    image, weights, output, spec = depthwise_problem(channels, GEOMETRIES[geometry])
+    assert spec.depthwise
+    both_are_those_of_a_loop(image, weights, output, spec)
 
 
 UNITS = [AVX512_BF16_MODEL, *([bfloat_unit()] if bfloat_unit() else [])]

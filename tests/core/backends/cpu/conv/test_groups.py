@@ -12,7 +12,9 @@ from jax import lax
 
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
-from tests.core.backends.cpu.conv.test_depthwise import outputs_for_threads
+from tests.core.backends.cpu.conv.test_depthwise import (
+    both_are_those_of_a_loop,
+)
 from tests.core.backends.cpu.conv.test_kernel import (
     GEOMETRIES,
     among_others,
@@ -53,22 +55,7 @@ def test_values(geometry, each, dtype):
     image, weights, output, spec = grouped_problem(
         each, groups, GEOMETRIES[geometry], dtype=dtype
     )
-    gradient = output.copy()
-    found = outputs_for_threads(
-        lambda out, n: calls.channelwise(
-            spec, out, image, weights, num_threads=n
-        ).serial(),
-        output,
-    )
-    close(found, forward(image, weights, spec), spec.k)
-    found = outputs_for_threads(
-        lambda out, n: calls.channelwise(
-            spec, out, image, gradient, gradient=True, num_threads=n
-        ).serial(),
-        weights,
-    )
-    expected = filter_gradient(image, gradient, spec)
-    close(found, expected, gradient[..., 0].size)
+    both_are_those_of_a_loop(image, weights, output, spec)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
