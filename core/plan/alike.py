@@ -13,11 +13,15 @@ from collections.abc import Callable, Hashable, Iterator
 
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Kernels, Launch
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.lower import is_reduction, is_running, is_store
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Instr, Nest, Operand
 from treadle.plan.schedule import programs
 from treadle.plan.weight import relaunched
 
 Key = Callable[[Nest], Hashable]
+
+_NEVER = 1 << 62
+"""A program so large that no code for short rows is worth its compilation."""
 
 
 def joined(kernels: Kernels) -> Kernels:
@@ -44,11 +48,13 @@ def _joined(kernels: Kernels, key: Key, may_be: Callable[[Launch], bool]) -> Ker
                 others[nest] = ranked[0]
     if not others:
         return kernels
-    return relaunched(
-        kernels,
-        lambda x: _as(x, others[x.nest]) if x.nest in others else x,
-        epilogues=False,  # their loops are those of the product
-    )
+
+    def changed(x: Launch) -> Launch:
+        # One of open sizes was not compared.
+        return _as(x, others[x.nest]) if x.nest in others and _is_plain(x) else x
+
+    # The loops of what ends a product are those of the product.
+    return relaunched(kernels, changed, epilogues=False)
 
 
 def _launches(kernels: Kernels) -> Iterator[Launch]:
@@ -62,16 +68,15 @@ def _launches(kernels: Kernels) -> Iterator[Launch]:
 
 def _is_plain(launch: Launch) -> bool:
     nest = launch.nest
-    alone = not any("_" in i.name and i.name.startswith(_ALONG) for i in nest.body)
+    alone = not any(map(_sees_more, nest.body))
     known = not any(map(is_dim, (*launch.outer, launch.inner)))
     return known and alone and nest.axis == "inner" and not (nest.mid or nest.serial)
 
 
-_NEVER = 1 << 62
-"""A program so large that no code for short rows is worth its compilation."""
-
-_ALONG = ("reduce_", "running_", "store_")
-"""Names of instructions that see more than one element begin so."""
+def _sees_more(instr: Instr) -> bool:
+    """Whether an instruction sees more than one element."""
+    adds = is_store(instr) and instr.name != "store"
+    return adds or is_reduction(instr) or is_running(instr)
 
 
 def _size(launch: Launch) -> int:

@@ -79,6 +79,19 @@ def test_open_sizes_keep_their_own() -> None:
     assert joined(kernels) is kernels
 
 
+def test_what_is_as_long_as_it_happens_to_be_keeps_its_loops() -> None:
+    """It was not compared, whatever became of others with its nest."""
+
+    def f(x: Any, *ys: Any) -> Any:
+        return x[:, :-1] + x[:, 1:], *(y[:-1] + y[1:] for y in ys)
+
+    graph, _ = opened(f, (60, 70), (50,), ("n",), n=50)
+    kernels = lower(group(optimise(graph, TARGET), TARGET.lowering))
+    before, after = (list(launches(found)) for found in (kernels, joined(kernels)))
+    assert before[1].nest == before[2].nest
+    assert after[1].nest == before[0].nest and after[2] == before[2]
+
+
 def test_no_code_for_short_rows_is_made_for_a_border() -> None:
     _, kernels = kernels_of(laplace, array(40, 40, 40))
     short = [x for x in launches(joined(weighed(kernels))) if x.inner == 1]
