@@ -406,7 +406,7 @@ class Programs:
             str(Arguments(given.function, given.form, types, given.statics)),
             reason,
             symbolic=True,
-            guards=tuple(trace.scope.guards.values()),
+            guards=tuple(trace.scope.all_guards()),
             trace_seconds=seconds,
             compile_seconds=trace.compile_seconds,
             given=given,
