@@ -11,7 +11,16 @@ from typing import Any
 from treadle.api.axes import Axes
 from treadle.api.entry import Entry, compiler
 from treadle.arraytype import ArrayType
-from treadle.dims import LONGEST, Fact, Guard, Residue, Restart, Scope, symbols_in
+from treadle.dims import (
+    LONGEST,
+    Fact,
+    Guard,
+    Residue,
+    Restart,
+    Scope,
+    larger,
+    symbols_in,
+)
 from treadle.errors import InternalError
 from treadle.trace.interpreter import sizes_of
 
@@ -132,16 +141,19 @@ def _restarted(
 ) -> SizedTrace:
     """Traces until no more sizes are found to be fixed, equal, or to leave a rest."""
     given = dict(hints)
+    found = None
     try:
-        found = _settled(trace, types, axes, hints, facts, Scope(named))
+        found = _settled(trace, types, axes, hints, facts, Scope(named), given)
     except Exception:
         # It may come of a length that nobody has asked for.
         if hints == given:
             raise
-    else:
-        if hints == given or found.admits(tuple(given.values())):
-            return found
-    return _settled(trace, types, axes, given, facts, Scope(named, narrows=False))
+    if found is not None and (hints == given or found.admits(tuple(given.values()))):
+        return found
+    scope = Scope(named, narrows=False)
+    found = _settled(trace, types, axes, dict(given), facts, scope, given)
+    assert found is not None
+    return found
 
 
 def _settled(
@@ -151,13 +163,16 @@ def _settled(
     hints: dict[str, int],
     facts: list[Fact],
     scope: Scope,
-) -> SizedTrace:
-    """What `_restarted` gives. A size of which no more is open than how many times a
-    number it is becomes a larger one where it is that number once: see `trace_sized`.
+    given: dict[str, int],
+) -> SizedTrace | None:
+    """What `_restarted` gives. Where a quotient of sizes is 1, or how many times a
+    number a size is, of which no more is open, the trace is one for larger sizes, for
+    the reason that `trace_sized` says. None if that is none for those given.
 
     scope: how sizes are treated.
     """
-    residues: dict[str, Residue] = {}
+    facts, residues = list(facts), dict[str, Residue]()
+    enlarged = not scope.narrows
     for _ in range(MOST_RESTARTS):
         scope = scope.anew()
         symbols = _symbols(scope, hints, facts, residues)
@@ -171,19 +186,34 @@ def _settled(
             pass
         # (Code of the user's may have caught it.)
         if not scope.replaced and not scope.narrowed:
-            return SizedTrace(scope, entry)
-        for found in scope.narrowed:
-            # What was found of another part of it will be found again.
-            facts = [f for f in facts if not _mentions(f, residues.get(found.name))]
-            residues[found.name] = found
-            if hints[found.name] < 2 * found.step:
-                hints[found.name] += 2 * found.step
+            others = {} if enlarged else larger(scope.residues, scope.atoms)
+            if not others:
+                fits = hints == given or not any(scope.failing(tuple(given.values())))
+                return SizedTrace(scope, entry) if fits else None
+            hints |= others
+            enlarged = True
+        _narrow(hints, facts, residues, scope.narrowed)
         known = {fact[0] for fact in facts}
         for fact in scope.replaced:
             if fact[0] not in known:
-                facts = [*facts, fact]
+                facts.append(fact)
                 known.add(fact[0])
     raise InternalError(f"a trace found {MOST_RESTARTS} sizes to be fixed")
+
+
+def _narrow(
+    hints: dict[str, int],
+    facts: list[Fact],
+    residues: dict[str, Residue],
+    narrowed: Sequence[Residue],
+) -> None:
+    """Takes down what dimensions were found to leave over."""
+    for found in narrowed:
+        # What was found of another part of it will be found again.
+        facts[:] = [f for f in facts if not _mentions(f, residues.get(found.name))]
+        residues[found.name] = found
+        if hints[found.name] < 2 * found.step:
+            hints[found.name] += 2 * found.step
 
 
 def _mentions(fact: Fact, known: Residue | None) -> bool:

@@ -19,6 +19,7 @@ from treadle.dims.number import Real as Real
 from treadle.dims.polynomial import Atom as Atom
 from treadle.dims.polynomial import Part as Part
 from treadle.dims.residue import Residue as Residue
+from treadle.dims.residue import larger as larger
 from treadle.dims.scope import CLOSED as CLOSED
 from treadle.dims.scope import LONGEST as LONGEST
 from treadle.dims.scope import Scope as Scope

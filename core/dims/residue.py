@@ -86,3 +86,21 @@ def _with_sizes(
 ) -> Iterator[tuple[int, Residue | None]]:
     symbols = [a for a in atoms if a.fn is None]
     return zip(given, [known.get(a) for a in symbols], strict=True)
+
+
+def larger(known: Mapping[Atom, Residue], atoms: Sequence[Atom]) -> dict[str, int]:
+    """Other sizes for dimensions, by name, with the same rests, where some quotient is
+    1 for the hints: of a length of 1 less is known than of others."""
+    found: dict[str, int] = {}
+    taken = {a.hint for a in atoms if a.fn is None}
+    for a in atoms:
+        if a.fn is not floordiv or a.hint != 1:
+            continue
+        for b, step in steps_of({(a,): 1}).items():
+            name, n = b.name, b.hint
+            if b in known:
+                name, by, rest = known[b][:3]
+                n, step = n * by + rest, step * by
+            n = max(found.get(name, n), n) + 2 * step
+            found[name] = n + step * (n in taken)
+    return found

@@ -15,6 +15,7 @@ from treadle.dims.found import is_nonzero, is_zero
 from treadle.dims.frames import asked_by_user
 from treadle.dims.guard import Fact, Guard, differs, failing
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
+from treadle.dims.quotients import exact
 from treadle.dims.residue import Residue, others_of, parts_of
 from treadle.dims.terms import bounds_of, hint_of, sizes, symbols_in, terms_of
 from treadle.errors import LeakError, TracerError, at, user_source
@@ -195,6 +196,9 @@ class Scope:
         whole, rest = [self.dim(t) for t in poly.divide(terms_of(p), m.terms)]
         if type(rest) is int and not rest:
             return whole
+        multiple = exact(self, terms_of(p), m.terms)
+        if multiple is not None:
+            return self.dim(multiple)
         if bounds_of(rest)[0] >= 0 and bounds_of(m - rest)[0] > 0:
             return whole
         return whole + self._atom_quotient(rest, m)
@@ -207,6 +211,9 @@ class Scope:
         return self._by_number(p + (k - 1), k)
 
     def _by_number(self, p: Any, k: int) -> Any:
+        multiple = exact(self, terms_of(p), {CONSTANT: k})
+        if multiple is not None:
+            return self.dim(multiple)
         whole, rest = self._split(self._with_multiples(terms_of(p), k), k)
         if type(rest) is int:
             return whole + rest // k
@@ -234,18 +241,22 @@ class Scope:
         return self.dim(whole) + constant // k, self.dim(left) + constant % k
 
     def _with_multiples(self, terms: Terms, k: int) -> Terms:
-        """The polynomial with ``p - k * (p // k)`` for ``p % k``: what was rounded to a
-        multiple of k is one."""
+        """The polynomial with ``p - m * (p // m)`` for ``p % m``, of multiples m of k:
+        what was rounded to a multiple of k is one."""
         for monomial, c in terms.items():
             for a in monomial:
-                if a.fn is mod and type(a.args[1]) is int and a.args[1] == k:
-                    p, _ = a.args
-                    quotient: Terms = {(self.quotient_atom(p, k),): -k}
+                if a.fn is mod and type(a.args[1]) is int and not a.args[1] % k:
                     beside: Terms = {poly.without(monomial, (a,)) or (): c}
-                    inside = poly.multiply(beside, poly.add(terms_of(p), quotient))
+                    inside = poly.multiply(beside, self.by_quotient(a))
                     rest = poly.add(terms, {monomial: c}, -1)
                     return self._with_multiples(poly.add(rest, inside), k)
         return terms
+
+    def by_quotient(self, a: Atom) -> Terms:
+        """``p - m * (p // m)``, of the atom ``p % m``."""
+        p, m = a.args
+        quotient: Terms = {(self.quotient_atom(p, m),): 1}
+        return poly.add(terms_of(p), poly.multiply(terms_of(m), quotient), -1)
 
     def quotient_atom(self, p: Any, m: Any) -> Atom:
         """The atom that stands for ``p // m``, which can't be simplified."""
