@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.backends import installed
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import families, first, routines
 from treadle.backends.cpu.bfloat.unit import BYTES, INTEGERS, Dtypes
@@ -115,6 +116,7 @@ class CPUTarget:
             "CPU": f"{host().cpu} ({host().triple}, {host().vector_bytes} bytes wide)",
             "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
             "LAPACK": "NumPy's" if _has_lapack() else "not found",
+            "installed kernels": str(installed.count(native.environment())),
         }
 
     def lowering(self, eq: Equation) -> Lowering:

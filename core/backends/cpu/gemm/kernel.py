@@ -171,6 +171,14 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
     return Source(key, part.value, emit, within=larger, needs=needs)
 
 
+def common() -> list[Source]:
+    """Modules that programs of all kinds have: of floats, and plain ones of integers."""
+    kinds = *(p for p in Part if p is not Part.FEW), *Images
+    floats = [np.dtype(np.float32), np.dtype(np.float64)]
+    found = [source(dtype, kind) for dtype in floats for kind in kinds]
+    return [*found, source(np.dtype(np.int32))]
+
+
 def emit_either(parts: Mapping[Kind, Part]) -> str:
     """IR of what calls the modules of several kinds."""
     b = Builder()

@@ -37,6 +37,11 @@ def source(script: Script, matrices: int) -> Source:
     return _source(small._replace(sizes=()), found)
 
 
+def common() -> list[Source]:
+    """The kernel that calls LAPACK, with nothing of its own for small matrices."""
+    return [_source(None, Ways(True))]
+
+
 @cache
 def _source(small: Small | None, ways: Ways) -> Source:
     if small is None:

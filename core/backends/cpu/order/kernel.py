@@ -41,6 +41,11 @@ def source(itemsize: int, length: int, count: int) -> Source:
     return _source(itemsize, _way(length, count))
 
 
+def common() -> list[Source]:
+    """The kernels for rows of known lengths, and of any."""
+    return [_source(size, way) for size in (4, 8) for way in ("short", "long", "")]
+
+
 def _way(length: int, count: int) -> str:
     """The one function that such rows take; nothing if there may be several."""
     if is_dim(length) or is_dim(count):

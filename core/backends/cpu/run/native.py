@@ -13,7 +13,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from treadle.backends import objects
+from treadle.backends import installed, objects
 from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
 from treadle.backends.cpu.run.shared import Shared, apart, module_of
@@ -123,18 +123,18 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
 
     threads: at most; all but one of the CPUs if that is 0.
     """
-    unique = {s.key: s for source in sources for s in _with_needed(source)}
+    unique = {s.key: s for source in sources for s in with_needed(source)}
     taken = {_taken(source, unique) for source in unique.values()}
     wanted = taken - _functions.keys() - _begun.keys()
     new = [s for key, s in unique.items() if key in wanted]
     # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
     if not new or cpu_count() < 2 or not _unlocked_available() or _debug_folder():
         return
-    store = objects.default_store()
-    found = store.get_all(list(map(object_key, new)))
+    found = _kept(list(map(object_key, new)))
     missing = [s for s, code in zip(new, found, strict=True) if code is None]
     if not missing or not _has_pools():
         return
+    store = objects.default_store()
     pool = futures.ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
     try:
         for source in missing:
@@ -145,10 +145,10 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     pool.shutdown(wait=False)
 
 
-def _with_needed(source: Source) -> Iterator[Source]:
+def with_needed(source: Source) -> Iterator[Source]:
     """What a module needs, then itself."""
     for needed in source.needs:
-        yield from _with_needed(needed)
+        yield from with_needed(needed)
     yield source
 
 
@@ -174,11 +174,11 @@ def _load_missing(missing: list[Source]) -> None:
     others = [source for source, future in awaited if future is None]
     # Dumping IR needs the emitter to run, so it goes past the disk cache.
     keys = [] if _debug_folder() else list(map(object_key, others))
-    found = store.get_all(keys) if keys else [None] * len(others)
+    found = _kept(keys) if keys else [None] * len(others)
     pairs = zip(others, found, strict=True)
     _link_cached([(source, code) for source, code in pairs if code is not None])
     rest = [source for source in others if source.key not in _functions]
-    for source, code in zip(rest, _compile_all(rest), strict=True):
+    for source, code in zip(rest, compile_all(rest), strict=True):
         _link([(source, code)])
         store.put(object_key(source), code)
     try:
@@ -188,6 +188,14 @@ def _load_missing(missing: list[Source]) -> None:
             _begun.pop(source.key, None)
     stats.from_disk += len(others) - len(rest)
     stats.compiled += len(rest) + len(begun)
+
+
+def _kept(keys: Sequence[str]) -> list[bytes | None]:
+    """Objects on the disk: those installed with the library, else the user's own."""
+    found = installed.get_all(environment(), keys)
+    missing = [key for key, code in zip(keys, found, strict=True) if code is None]
+    own = iter(objects.default_store().get_all(missing) if missing else ())
+    return [next(own) if code is None else code for code in found]
 
 
 def object_key(source: Source) -> str:
@@ -200,6 +208,15 @@ def _digest_of(*what: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
+def environment() -> installed.Environment:
+    """What objects are made for in this process."""
+    return installed.Environment(_sources().hex(), _environment_digest())
+
+
+def _sources() -> bytes:
+    return source_digest("backends", "kernels")
+
+
 @functools.cache
 def _environment_digest() -> str:
     """Target, LLVM and emitters: an edited emitter must not meet its old objects."""
@@ -209,7 +226,7 @@ def _environment_digest() -> str:
     digest = hashlib.blake2b(digest_size=20)
     versions = (llvmlite.__version__, llvm().llvm_version_info)
     digest.update(repr((target.triple, target.cpu, target.features, versions)).encode())
-    digest.update(source_digest("backends", "kernels"))
+    digest.update(_sources())
     return digest.hexdigest()
 
 
@@ -225,7 +242,8 @@ def _has_pools() -> bool:
         return False
 
 
-def _compile_all(sources: list[Source]) -> list[bytes]:
+def compile_all(sources: Sequence[Source]) -> list[bytes]:
+    """Their objects, whatever any cache holds; nothing is loaded."""
     threads = min(len(sources), cpu_count())
     if threads < 2 or not _unlocked_available() or not _has_pools():
         return [_compile(source) for source in sources]
@@ -289,7 +307,7 @@ def _found_or_compiled(shared: Sequence[Shared], source: Source) -> dict[str, by
     store, keys = objects.default_store(), {}
     for x in shared:
         keys[x.symbol] = _digest_of(x.symbol, "shared")
-    found = dict(zip(keys, store.get_all(list(keys.values())), strict=True))
+    found = dict(zip(keys, _kept(list(keys.values())), strict=True))
     if missing := [x for x in shared if found[x.symbol] is None]:
         with _gate:
             code = _compile_text(module_of(missing), source.level, source.folds)
