@@ -1,7 +1,7 @@
 """Compiles kernels when the library is installed (the rest is in `pyproject.toml`).
 
-Without them all works, too: first calls take longer. So whatever goes wrong here is said,
-and the library is installed nevertheless.
+Without them all works, too: first calls take longer. So whatever goes wrong here is
+said, and the library is installed nevertheless.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class BuildWithKernels(build_py):
 
     def run(self) -> None:
         super().run()
-        library = ROOT / "core" if self.editable_mode else Path(self.build_lib, "treadle")
+        library = (
+            ROOT / "core" if self.editable_mode else Path(self.build_lib, "treadle")
+        )
         compile_kernels((library / FOLDER).resolve())
 
 

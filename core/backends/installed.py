@@ -1,9 +1,9 @@
 """Objects that were compiled when the library was installed: one file beside its code.
 
-A file is of one environment: the CPU, LLVM, and the sources of the backend, whose digest
-is its name, as it is part of each object's key. On another machine, or after an edit,
-another name is looked for: a stale file is not found, and what it lacks is compiled. No
-more is asked of who may write to it than of the code that it lies beside.
+A file is of one environment: the CPU, LLVM, and the sources of the backend, whose
+digest is its name, as it is part of each object's key. On another machine, or after an
+edit, another name is looked for: a stale file is not found, and what it lacks is
+compiled. No more is asked of who may write to it than of the code beside it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Environment(NamedTuple):
 def count(environment: Environment) -> int:
     """How many objects are installed."""
     return len(_places(os.path.join(FOLDER, environment.name)))
+
+
+def has(environment: Environment, key: str) -> bool:
+    """Whether the object of a key is installed."""
+    return key in _places(os.path.join(FOLDER, environment.name))
 
 
 def get_all(environment: Environment, keys: Sequence[str]) -> list[bytes | None]:
@@ -110,9 +115,7 @@ def forget() -> None:
     FOLDER = os.devnull
 
 
-def write(
-    folder: Path, environment: Environment, objects: Mapping[str, bytes]
-) -> Path:
+def write(folder: Path, environment: Environment, objects: Mapping[str, bytes]) -> Path:
     """Makes the file of an environment; another process sees the old one or this one.
     Those of other sources, which nothing will find again, go.
 

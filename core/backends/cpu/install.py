@@ -9,7 +9,7 @@ from pathlib import Path
 
 from treadle.backends import installed, objects
 from treadle.backends.cpu import common
-from treadle.backends.cpu.run import native
+from treadle.backends.cpu.run import kept, native
 
 
 def install(folder: Path, programs: Iterable[Callable[[], object]]) -> Path:
@@ -38,7 +38,7 @@ def install(folder: Path, programs: Iterable[Callable[[], object]]) -> Path:
             program()
         names = [path.stem for path in Path(own).glob("*.o")]
         found = {name: store.get(name) for name in names if len(name) == installed.KEY}
-    kept = {name: code for name, code in found.items() if code is not None}
-    if not kept:
+    made = {name: code for name, code in found.items() if code is not None}
+    if not made:
         raise OSError(f"no file could be written to {own}")
-    return installed.write(folder, native.environment(), kept)
+    return installed.write(folder, kept.environment(), made)

@@ -78,9 +78,9 @@ from treadle.backends.cpu.target import (
     AMX_MODEL,
     AVX512_BF16,
     bfloat_unit,
-    multiplies_singles,
     host,
     llvm,
+    multiplies_singles,
 )
 from treadle.dtypes import bfloat16, float16
 

@@ -58,10 +58,10 @@ def _way(length: int, count: int) -> str:
 @functools.cache
 def _source(itemsize: int, way: str) -> Source:
     key = f"i{8 * itemsize}"
-    symbol = whole = f"order_{key}"
+    symbol = f"order_{key}"
     if way:
-        symbol = f"{whole}_{way}"
-    within = (whole,) if way else ()
+        symbol = f"{symbol}_{way}"
+    within = (_source(itemsize, ""),) if way else ()
     emitted = functools.partial(emit, key, symbol, host_lanes(), way)
     return Source(symbol, symbol, emitted, within=within)
 
