@@ -1,7 +1,7 @@
 """What is compiled when the library is installed: `python -m treadle.install`.
 
 Kernels that many programs have, such as products, random numbers, and what layers and
-losses are made of, lie beside the library's code then, and no first call waits for them.
+losses are made of, lie beside the code then, and no first call waits for them.
 Where that fails, or on another machine, they are compiled when they are needed.
 """
 
