@@ -59,4 +59,5 @@ def compile_kernels(folder: Path) -> None:
         print(f"treadle: kernels are compiled when they are needed: {error}")
 
 
-setup(cmdclass={"build_py": BuildWithKernels})
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildWithKernels})

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         print(build(parser.parse_args(argv).folder))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         print(f"treadle: no kernels are installed: {error}", file=sys.stderr)
         return 1
     return 0

@@ -21,6 +21,7 @@ def install(folder: Path, programs: Iterable[Callable[[], object]]) -> Path:
       NativeError: if LLVM can't compile something.
       OSError: if the folder can't be written to.
     """
+    folder.mkdir(parents=True, exist_ok=True)  # or say so before all the work
     with tempfile.TemporaryDirectory() as own:
         os.environ["TREADLE_CACHE_DIR"] = own
         os.environ.pop("TREADLE_DEBUG_IR", None)
