@@ -9,8 +9,8 @@ from treadle.backends.cpu.run import callpath, executor, threads
 from treadle.backends.cpu.run.native import Source
 
 _ROOMS = (
-    *("attention", "bfloat", "conv_pairs", "fourier_stockham", "integers", "lapack"),
-    "order",
+    *("attention", "bfloat", "conv_depthwise", "conv_pairs", "fourier_stockham"),
+    *("integers", "lapack", "order"),
 )
 
 

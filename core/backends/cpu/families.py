@@ -17,6 +17,7 @@ _PLACES = {
     "bfloat": "bfloat.kernel",
     "bfloat_schedule": "bfloat.schedule",
     "conv": "conv.choice",
+    "conv_depthwise": "conv.depthwise",
     "conv_emitted": "conv.emitted",
     "conv_pairs": "conv.pairs",
     "foreign": "foreign.arrays",
