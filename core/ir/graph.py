@@ -152,7 +152,9 @@ def _structural_key(graph: Graph) -> tuple:
 
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
-    return tuple(sorted(params.items(), key=_first)) if params else ()
+    if len(params) < 2:
+        return tuple(params.items())
+    return tuple(sorted(params.items(), key=_first))
 
 
 def _first(item: tuple) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +30,8 @@ from treadle.run.eager import Applied, run
 from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Op, size_op
 
-Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
+Atoms = tuple[Atom, ...]
+Rule = Callable[["_Simplify", Equation, Atoms], Atom | None]
 
 
 class _Simplify(Rewriter):
@@ -66,26 +67,25 @@ class _Simplify(Rewriter):
         if len(eq.outputs) != 1 or eq.op.effect or eq.graphs:
             self.keep(eq)
             return
-        values, out = self.values, eq.outputs[0]
-        inputs = [values.get(a, a) for a in eq.inputs]
-        maps = isinstance(eq.op.lowering, Elementwise)
-        if maps and not self.fills.keys().isdisjoint(inputs):
-            if self._simpler(_fill, eq, inputs):
+        op, out, inputs = eq.op, eq.outputs[0], self.inputs(eq)
+        if isinstance(op.lowering, Elementwise):
+            if not self.fills.keys().isdisjoint(inputs):
+                if self._simpler(_fill, eq, inputs):
+                    return
+                inputs = _scalars_for_fills(self, inputs, eq)
+            if op is div:
+                inputs = (inputs[0], _count(inputs[1]))
+            if not out.type.shape and self._simpler(_fold, eq, inputs):
                 return
-            inputs = _scalars_for_fills(self, inputs, eq)
-        if eq.op is div:
-            inputs[1] = _count(inputs[1])
-        if maps and not out.type.shape and self._simpler(_fold, eq, inputs):
-            return
-        for rule in _RULES.get(eq.op, ()):
+        for rule in _RULES.get(op, ()):
             if self._simpler(rule, eq, inputs):
                 return
-        if tuple(inputs) == eq.inputs:
+        if inputs is eq.inputs or inputs == eq.inputs:
             self.write(eq)
         else:
-            self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
+            self.emit(op, inputs, eq.params, eq.source, eq.outputs)
 
-    def _simpler(self, rule: Rule, eq: Equation, inputs: list[Atom]) -> bool:
+    def _simpler(self, rule: Rule, eq: Equation, inputs: Atoms) -> bool:
         """Whether a rule has found something to take the place of a result."""
         out, found = eq.outputs[0], rule(self, eq, inputs)
         if found is None or not same_type(found.type, out.type):
@@ -94,7 +94,7 @@ class _Simplify(Rewriter):
         return True
 
 
-def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[Atom]:
+def _scalars_for_fills(s: _Simplify, inputs: Atoms, eq: Equation) -> Atoms:
     """Elementwise ops take scalars as they are: a broadcast scalar need not exist."""
     shape = eq.outputs[0].type.shape
     result = list(inputs)
@@ -105,10 +105,10 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
         rest = result[:i] + result[i + 1 :]
         if any(other.type.shape == shape for other in rest):
             result[i] = fill
-    return result
+    return tuple(result)
 
 
-def _fill(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _fill(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is made of arrays of one number each is such an array, too."""
     scalars = [s.fills.get(a, a) for a in inputs]
     if any(a.type.shape for a in scalars):
@@ -140,7 +140,7 @@ def _is(a: Atom, number: float) -> bool:
     return plain and bool(a.value == number)  # type: ignore[union-attr]
 
 
-def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _fold(s: _Simplify, eq: Equation, inputs: Sequence[Atom]) -> Atom | None:
     """Computes scalar equations of literals."""
     literals = [a for a in inputs if isinstance(a, Lit) and not a.type.shape]
     if len(literals) < len(inputs):
@@ -154,11 +154,11 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 
-def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _plus_zero(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """The other summand. Adding 0.0 makes 0.0 of -0.0, so that is for summands that
     never are -0.0."""
-    for a, other in (inputs, reversed(inputs)):
-        if not _is(a, 0) or not isinstance(a, Lit):
+    for a, other in (inputs, inputs[::-1]):
+        if type(a) is not Lit or not _is(a, 0):
             continue
         if not _floating(other) or all(_signs(a.value)):
             return other
@@ -180,46 +180,42 @@ def _signs(number: Any) -> list[bool]:
 _SUMS = (dot_general, conv_general, conv_filter_grad, reduce_sum)
 
 
-def _times_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _times_one(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """The other factor, if it is real: complex infinities times 1 are not-a-number."""
-    if dtypes.is_complex(eq.outputs[0].type.dtype):
-        return None
-    for a, other in (inputs, reversed(inputs)):
-        if _is(a, 1):
+    for a, other in (inputs, inputs[::-1]):
+        if type(a) is Lit and _is(a, 1) and not dtypes.is_complex(a.type.dtype):
             return other
     return None
 
 
-def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _minus_zero(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     x, y = inputs
     return x if _is(y, 0) and not any(_signs(_value(y))) else None
 
 
-def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    if dtypes.is_complex(eq.outputs[0].type.dtype):
-        return None
-    for a, other in (inputs, reversed(inputs)):
-        if _is(a, -1):
+def _times_minus_one(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
+    for a, other in (inputs, inputs[::-1]):
+        if type(a) is Lit and _is(a, -1) and not dtypes.is_complex(a.type.dtype):
             return s.emit(neg, [other], {}, eq.source)[0]
     return None
 
 
-def _double_negative(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _double_negative(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], neg)
     return inner.inputs[0] if inner else None
 
 
-def _no_change(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _no_change(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Reshapes, conversions, slices and broadcasts that change nothing."""
     return inputs[0]
 
 
-def _identity_order(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _identity_order(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     order = eq.params["permutation"]
     return inputs[0] if order == tuple(range(len(order))) else None
 
 
-def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _reshape_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], reshape)
     if inner is None:
         return None
@@ -229,7 +225,7 @@ def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | Non
     return s.emit(reshape, inner.inputs, {"shape": shape}, eq.source)[0]
 
 
-def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _transpose_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], transpose)
     if inner is None:
         return None
@@ -240,7 +236,7 @@ def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
     return s.emit(transpose, inner.inputs, {"permutation": order}, eq.source)[0]
 
 
-def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _broadcast_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], broadcast_in_dim)
     if inner is None:
         return None
@@ -249,7 +245,7 @@ def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
     return s.emit(broadcast_in_dim, inner.inputs, params, eq.source)[0]
 
 
-def _sum_of_pads(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _sum_of_pads(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Zero-padded pieces that touch, added up: a concatenation (what the backward pass
     of splitting an array gives)."""
     parts: list[tuple[int, int, Atom]] = []
@@ -303,7 +299,7 @@ def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | N
     return axis, parts
 
 
-def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _cropped(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Negative padding is a slice."""
     padding = eq.params["padding"]
     if all(low >= 0 and high >= 0 for low, high, _ in padding):
@@ -322,7 +318,7 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(slice_, [wide], params, eq.source)[0]
 
 
-def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _size(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """A size is a literal: its value here is that of the sizes that were traced."""
     size, t = SizeOf(eq.params["dim"], eq.params["dtype"]), eq.outputs[0].type
     if not is_dim(size.size):
@@ -330,7 +326,7 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(size.at(hint), t, varies=True, size=size)
 
 
-def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _converted_table(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is picked of a converted array is converted instead, if it is less."""
     inner, out = s.defines(inputs[0], convert), eq.outputs[0].type
     if inner is None or eq.params["mode"] != "clip":
@@ -345,7 +341,7 @@ def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
-def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is scattered into zeros, and an array: it is scattered into the array. Half
     floats would be rounded more often."""
     if eq.outputs[0].type.dtype in _HALVES:
@@ -356,8 +352,8 @@ def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | 
             continue
         zeros = found.inputs[0]
         if _is(s.fills.get(zeros, zeros), 0):
-            inputs = [a, *found.inputs[1:]]
-            return s.emit(scatter_add, inputs, found.params, eq.source)[0]
+            operands = [a, *found.inputs[1:]]
+            return s.emit(scatter_add, operands, found.params, eq.source)[0]
     return None
 
 

@@ -52,12 +52,18 @@ class Rewriter:
 
     def keep(self, eq: Equation) -> None:
         """Copies an equation."""
-        values = self.values
         params = rewrite_params(eq, type(self)) if eq.graphs else eq.params
-        if params is not eq.params or not values.keys().isdisjoint(eq.inputs):
-            inputs = [values.get(a, a) for a in eq.inputs]
+        inputs = self.inputs(eq)
+        if params is not eq.params or inputs is not eq.inputs:
             eq = Equation(eq.op, inputs, params, eq.outputs, eq.source)
         self.write(eq)
+
+    def inputs(self, eq: Equation) -> tuple[Atom, ...]:
+        """The new atoms that an equation reads; its own tuple, if they are the old."""
+        values = self.values
+        if not values or values.keys().isdisjoint(eq.inputs):
+            return eq.inputs
+        return tuple([values.get(a, a) for a in eq.inputs])
 
     def splice(
         self, graph: Graph, inputs: Sequence[Atom], source: str
@@ -77,9 +83,9 @@ class Rewriter:
 
     def run(self) -> Graph:
         """The new graph; the old one, if nothing has changed."""
-        old = self.graph
+        old, equation = self.graph, self.equation
         for eq in old.equations:
-            self.equation(eq)
+            equation(eq)
         return shared(old, self.equations, [self.read(a) for a in old.outputs])
 
     @classmethod
