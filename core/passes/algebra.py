@@ -25,7 +25,7 @@ from treadle.ops.reduce import reduce_sum
 from treadle.ops.scatter import scatter_add
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.places import SCATTERS, read_in_place, write_in_place
-from treadle.passes.rewrite import Rewriter, same_type
+from treadle.passes.rewrite import Rewriter, ops_of, same_type
 from treadle.run.eager import Applied, run
 from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Op, size_op
@@ -43,6 +43,11 @@ class _Simplify(Rewriter):
         self.origin: dict[Atom, Equation] = {}
         self.fills: dict[Atom, Atom] = {}
         self._uses: Counter[Atom] | None = None
+        ops = ops_of(graph)
+        self.rules = {
+            op: [r for r in _RULES[op] if _READS.get(r, op) in ops]
+            for op in _RULES.keys() & ops
+        }
 
     def uses(self, a: Atom) -> int:
         """How often the given graph reads a variable."""
@@ -77,7 +82,7 @@ class _Simplify(Rewriter):
                 inputs = (inputs[0], _count(inputs[1]))
             if not out.type.shape and self._simpler(_fold, eq, inputs):
                 return
-        for rule in _RULES.get(op, ()):
+        for rule in self.rules.get(op, ()):
             if self._simpler(rule, eq, inputs):
                 return
         if inputs is eq.inputs or inputs == eq.inputs:
@@ -180,24 +185,22 @@ def _signs(number: Any) -> list[bool]:
 _SUMS = (dot_general, conv_general, conv_filter_grad, reduce_sum)
 
 
-def _times_one(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
-    """The other factor, if it is real: complex infinities times 1 are not-a-number."""
+def _times_unit(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
+    """The other factor of 1 or -1, if it is real: complex infinities times 1 are
+    not-a-number."""
     for a, other in (inputs, inputs[::-1]):
-        if type(a) is Lit and _is(a, 1) and not dtypes.is_complex(a.type.dtype):
+        if type(a) is not Lit or dtypes.is_complex(a.type.dtype):
+            continue
+        if _is(a, 1):
             return other
+        if _is(a, -1):
+            return s.emit(neg, [other], {}, eq.source)[0]
     return None
 
 
 def _minus_zero(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     x, y = inputs
     return x if _is(y, 0) and not any(_signs(_value(y))) else None
-
-
-def _times_minus_one(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
-    for a, other in (inputs, inputs[::-1]):
-        if type(a) is Lit and _is(a, -1) and not dtypes.is_complex(a.type.dtype):
-            return s.emit(neg, [other], {}, eq.source)[0]
-    return None
 
 
 def _double_negative(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
@@ -361,7 +364,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     size_op: (_size,),
     add: (_plus_zero, _sum_of_pads, _sum_with_scatter),
     sub: (_minus_zero,),
-    mul: (_times_one, _times_minus_one),
+    mul: (_times_unit,),
     neg: (_double_negative,),
     convert: (_no_change,),
     gather: (_converted_table,),
@@ -374,6 +377,8 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     stop_gradient: (_no_change,),
     checkpoint_name: (_no_change,),
 }
+_READS = {_sum_of_pads: pad, _sum_with_scatter: scatter_add}
+"""Of rules that are seldom needed, what makes what they read."""
 
 
 def simplify(graph: Graph) -> Graph:

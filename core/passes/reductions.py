@@ -19,6 +19,8 @@ from treadle.trace.lowering import Reduction
 
 
 class _Split(Rewriter):
+    concerns = Reduction
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.units = Units()

@@ -20,7 +20,12 @@ class Rewriter:
 
     `values` maps the old graph's variables to the new graph's atoms, where they differ.
     What does not change is shared by both graphs: equations, and graphs as a whole.
+
+    concerns: lowerings of the equations that a pass looks at, besides those that hold
+      graphs; it keeps all others. For passes that don't override `write`.
     """
+
+    concerns: type | tuple[type, ...] = object
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -83,9 +88,15 @@ class Rewriter:
 
     def run(self) -> Graph:
         """The new graph; the old one, if nothing has changed."""
-        old, equation = self.graph, self.equation
+        old, concerns, values = self.graph, self.concerns, self.values
+        equation, keep, equations = self.equation, self.keep, self.equations
         for eq in old.equations:
-            equation(eq)
+            if eq.graphs or isinstance(eq.op.lowering, concerns):
+                equation(eq)
+            elif values.keys().isdisjoint(eq.inputs):
+                equations.append(eq)
+            else:
+                keep(eq)
         return shared(old, self.equations, [self.read(a) for a in old.outputs])
 
     @classmethod
