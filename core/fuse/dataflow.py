@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -40,13 +40,15 @@ class Memo:
 
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
       where there is no kernel of that form. views: what chains of them are, as words.
-    fits: whether the members of clusters can read what they read, by form and by what
+    sources: what inline values are computed from, until an equation is replaced. fits:
+      whether the members of clusters can read what they read, by form and by what
       else that depends on. sums: what their order depends on, by form.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
         self.views: dict[tuple[Equation, ...], Hashable] = {}
+        self.sources: dict[Var, Set[Var]] = {}
         self.fits: dict[Hashable, bool] = {}
         self.sums: dict[Hashable, tuple[Any, int]] = {}
 
@@ -186,7 +188,7 @@ class Dataflow:
             u = todo.pop()
             if len(made) < most and isinstance(u, Var) and self._is_cheap(u):
                 made.append(u)
-                todo += [self.resolve(a)[0] for a in self.maker[u].inputs]
+                todo += [self.source(a) for a in self.maker[u].inputs]
             else:
                 leaves[u] = None
         return made, list(leaves)
@@ -246,6 +248,7 @@ class Dataflow:
 
     def replace(self, old: Equation, new: Equation) -> None:
         """Puts another equation for the same results in the place of one."""
+        self.memo.sources.clear()
         for v in new.outputs:
             self.maker[v] = new
         for a in old.inputs:
@@ -305,17 +308,23 @@ class Dataflow:
         """The value behind views, and the views, outermost first."""
         return self._views.get(a) or (a, ())
 
-    def sources(self, a: Atom) -> set[Var]:
+    def source(self, a: Atom) -> Atom:
+        """The value behind views."""
+        found = self._views.get(a)
+        return a if found is None else found[0]
+
+    def sources(self, a: Atom) -> Set[Var]:
         """The stored values that an atom is computed from: itself, unless inline."""
-        found, _ = self.resolve(a)
+        found = self.source(a)
         if isinstance(found, Lit):
-            return set()
+            return frozenset()
         if found not in self.inline:
             return {found}
-        result: set[Var] = set()
-        for x in self.maker[found].inputs:
-            result |= self.sources(x)
-        return result
+        known = self.memo.sources
+        if found not in known:
+            made = [self.sources(x) for x in self.maker[found].inputs]
+            known[found] = frozenset().union(*made)
+        return known[found]
 
     def final_readers(self, v: Var) -> list[Equation]:
         """The equations that read a value, looking through views and inline values."""

@@ -103,9 +103,14 @@ class Strided(NamedTuple):
 
 def axis_strides(a: Atom, flow: Dataflow) -> Strided | None:
     """The stored value behind an atom, and its steps; None if the views have none."""
+    source, chain = flow.resolve(a)
+    if not chain:
+        steps = stored_strides(a, flow)
+        if absent := flow.units.absent(a):
+            steps = tuple([0 if i in absent else n for i, n in enumerate(steps)])
+        return Strided(a, 0, steps)
     space = Space(flow.units)
     entries = space.index(a)
-    source, chain = flow.resolve(a)
     seen = space.seen(entries, source, chain)
     if not isinstance(seen, tuple):
         # Nor is an axis split: it has one stride.

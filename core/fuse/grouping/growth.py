@@ -50,8 +50,9 @@ class Growth(Nodes):
 
     def join_one(self, eq: Equation) -> bool:
         """Lets a cluster whose values an equation reads take it in, if one can."""
-        needs = self.needs(eq)
-        for cluster in self._candidates(eq):
+        candidates = self._candidates(eq)
+        needs = self.needs(eq) if candidates else []
+        for cluster in candidates:
             fits = self.order.can_depend(cluster, needs)
             if fits and join(cluster, eq, self.flow):
                 self.own(cluster, eq, needs)
@@ -64,7 +65,7 @@ class Growth(Nodes):
         for a in eq.inputs:
             if type(a) is not Var:
                 continue
-            source: Any = self.flow.resolve(a)[0]
+            source: Any = self.flow.source(a)
             node = self.owner.get(source)
             if type(node) is Cluster and source not in self.flow.inline:
                 found[node.number] = node
@@ -147,7 +148,7 @@ class Growth(Nodes):
             for eq in node.equations if isinstance(node, Cluster) else ():
                 (out, *_) = eq.outputs
                 if is_dear(eq) and out in self.owner:
-                    sources = [self.flow.resolve(a)[0] for a in eq.inputs]
+                    sources = [self.flow.source(a) for a in eq.inputs]
                     read = [a.key() if isinstance(a, Lit) else a for a in sources]
                     one = first.setdefault((eq.op, out.type, *read), out)
                     if self.owner.get(one) not in (None, node):
