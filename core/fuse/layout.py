@@ -49,7 +49,9 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
     """
     if v in flow.parts:
         return flow.parts[v][2]  # type: ignore[index]
-    order = _wanted_order(v, flow) if type(v) is Var else None
+    maker = flow.maker.get(v)  # type: ignore[call-overload]
+    made = maker is not None and isinstance(maker.op.lowering, Product)
+    order = _wanted_order(v, flow) if made else None
     if order is None:
         return row_major(v.type.shape)
     seen = row_major(tuple([v.type.shape[p] for p in order]))
@@ -60,9 +62,7 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
 
 
 def _wanted_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
-    maker = flow.maker.get(v)
-    if maker is None or not isinstance(maker.op.lowering, Product):
-        return None
+    """In which order of axes all who read a product see it."""
     if v in flow.row_major:
         return None
     # Decided once: fusion exchanges readers, but a layout that was relied on must stay.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from functools import lru_cache
 
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Kernels, Launch
@@ -67,10 +68,14 @@ def _launches(kernels: Kernels) -> Iterator[Launch]:
 
 
 def _is_plain(launch: Launch) -> bool:
-    nest = launch.nest
-    alone = not any(map(_sees_more, nest.body))
     known = not any(map(is_dim, (*launch.outer, launch.inner)))
-    return known and alone and nest.axis == "inner" and not (nest.mid or nest.serial)
+    return known and _is_plain_nest(launch.nest)
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_nest(nest: Nest) -> bool:
+    rows = nest.axis == "inner" and not (nest.mid or nest.serial)
+    return rows and not any(map(_sees_more, nest.body))
 
 
 def _sees_more(instr: Instr) -> bool:

@@ -165,7 +165,8 @@ class Linked(LoopCommands):
     def _group(self, steps: Sequence[NestStep]) -> None:
         self.spans.append((self.builder.command_count, steps))
         calls = [self._nest_call(step) for step in steps]
-        if self.strands == 1 and worth_sharing([step.launch for step in steps]):
+        several = len(steps) > 1 and self.strands == 1
+        if several and worth_sharing([step.launch for step in steps]):
             self.builder.group(calls)
             return
         for call in calls:
