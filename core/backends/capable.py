@@ -87,10 +87,7 @@ def lowering_of(
 
 
 def _has_complex(eq: Equation) -> bool:
-    for a in (*eq.inputs, *eq.outputs):
-        if a.type.dtype.kind == "c":
-            return True
-    return False
+    return "c" in [a.type.dtype.kind for a in (*eq.inputs, *eq.outputs)]
 
 
 def _blocked(eq: Equation, how: Blocked) -> Lowering:

@@ -335,8 +335,8 @@ def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
 
 
 def _fits_plainly(maps: dict[Any, Map], entries: Map, a: Var, flow: Dataflow) -> bool:
-    """Whether an operand of what is at some points is read where it lies, or is a member
-    at the same points: most are. `operand_fits` says that of others."""
+    """Whether an operand of what is at some points is read where it lies, or is a
+    member at the same points: most are. `operand_fits` says that of others."""
     if a in maps:
         return maps[a] is entries and 1 not in a.type.shape
     return flow.lies_apart(a)

@@ -39,7 +39,8 @@ class Memo:
     """What has been found once, to be looked up for all that is equal to it.
 
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
-      where there is no kernel of that form. views: what chains of them are, as words.
+      where there is no kernel of that form. views, kinds: what chains of them, and
+      equations, are, whatever they read: numbers of `words`.
     sources: what inline values are computed from, until an equation is replaced. fits:
       whether the members of clusters can read what they read, by form and by what
       else that depends on. sums: what their order depends on, by form.
@@ -47,7 +48,9 @@ class Memo:
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
-        self.views: dict[tuple[Equation, ...], Hashable] = {}
+        self.views: dict[tuple[Equation, ...], int] = {}
+        self.kinds: dict[Equation, int] = {}
+        self.words: dict[Hashable, int] = {}
         self.sources: dict[Var, Set[Var]] = {}
         self.fits: dict[Hashable, bool] = {}
         self.sums: dict[Hashable, tuple[Any, int]] = {}

@@ -49,10 +49,7 @@ class Precedence:
     def can_depend(self, node: Node, others: Iterable[Node]) -> bool:
         """Whether `depend` would not close a cycle."""
         bit = node.bit
-        for other in others:
-            if other.before & bit:
-                return False
-        return True
+        return not any([other.before & bit for other in others])
 
     def depend(self, node: Node, others: Collection[Node]) -> bool:
         """Makes a node, and all that run after it, run after others (itself among them

@@ -91,7 +91,7 @@ class Rewriter:
         old, concerns, values = self.graph, self.concerns, self.values
         equation, keep, equations = self.equation, self.keep, self.equations
         for eq in old.equations:
-            if eq.graphs or isinstance(eq.op.lowering, concerns):
+            if concerns is object or eq.graphs or isinstance(eq.op.lowering, concerns):
                 equation(eq)
             elif values.keys().isdisjoint(eq.inputs):
                 equations.append(eq)

@@ -107,6 +107,7 @@ def _as(launch: Launch, nest: Nest) -> Launch:
     return found if launch.whole else found._replace(whole=_NEVER)
 
 
+@lru_cache(maxsize=4096)
 def _loops(nest: Nest) -> Hashable:
     return nest.body, tuple([x._replace(fixed=False) for x in nest.operands])
 
@@ -115,6 +116,7 @@ def _any(launch: Launch) -> bool:
     return True
 
 
+@lru_cache(maxsize=4096)
 def _columns(nest: Nest) -> Hashable:
     """The same for rows of one element, which may be those of longer rows."""
     return nest.body, tuple([_column(x) for x in nest.operands])
