@@ -130,7 +130,7 @@ def _fill(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
 def _count(a: Atom) -> Atom:
     """A divisor: if it is a number, it is likely a count (of a mean, say) and another
     one for the next batch."""
-    if isinstance(a, Lit) and a.type.ndim == 0:
+    if isinstance(a, Lit) and a.type.ndim == 0 and not a.varies:
         return Lit(a.value, a.type, varies=True, size=a.size)
     return a
 
