@@ -339,7 +339,7 @@ def _fits_plainly(maps: dict[Any, Map], entries: Map, a: Var, flow: Dataflow) ->
     member at the same points: most are. `operand_fits` says that of others."""
     if a in maps:
         return maps[a] is entries and 1 not in a.type.shape
-    return flow.lies_apart(a)
+    return a in flow.given or flow.lies_apart(a)
 
 
 def _read_plainly(

@@ -64,6 +64,8 @@ class Dataflow:
     row_major: contractions whose results can't be stored as their readers see them.
     aliases: those among them (reshapes) that are the operand's memory itself.
     inline: values that are computed again wherever they are needed.
+    given: inputs of the graph, and inline numbers that are made of these alone: any
+      kernel can read them.
     kept: those among them that are in memory as well, for other readers.
     recomputed: members of a cluster that other clusters compute again for themselves.
     parts: values stored inside another (offset and strides in elements): the pieces of
@@ -91,6 +93,7 @@ class Dataflow:
         self.aliases: dict[Var, Atom] = {}
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()
+        self.given: set[Atom] = set(graph.inputs)
         self.kept: set[Var] = set()
         self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
@@ -147,6 +150,9 @@ class Dataflow:
         if cost <= _INLINE_COST:
             self.inline.add(out)
             costs[out] = cost
+            made_of = [type(a) is Lit or a in self.given for a in eq.inputs]
+            if not out.type.shape and all(made_of):
+                self.given.add(out)
             if is_long:
                 long.add(out)
             if index_only:

@@ -100,6 +100,8 @@ class Nodes:
                 continue
             source: Any = flow.source(a)
             if source in flow.inline:
+                if source in flow.given and source not in flow.kept:
+                    continue
                 whole = not self.computes(eq)
                 whole = whole or (i == 0 and isinstance(eq.op.lowering, Gather))
                 nodes += self.makers(a, whole)
