@@ -377,7 +377,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     stop_gradient: (_no_change,),
     checkpoint_name: (_no_change,),
 }
-_READS = {_sum_of_pads: pad, _sum_with_scatter: scatter_add}
+_READS: dict[Rule, Op] = {_sum_of_pads: pad, _sum_with_scatter: scatter_add}
 """Of rules that are seldom needed, what makes what they read."""
 
 

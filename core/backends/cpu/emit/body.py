@@ -237,10 +237,8 @@ class Body:
     def _indices(self, i: int) -> list[tuple[int, str]]:
         """The gather (or scatter) indices of a load (store), with their strides."""
         instr, gathers = self.nest.body[i], self._access(i).gathers
-        if not gathers:
-            return []
-        args = instr.args[1:] if is_store(instr) else instr.args
-        return list(zip(args, gathers, strict=True))
+        args = instr.args[1:] if gathers and is_store(instr) else instr.args
+        return list(zip(args, gathers, strict=True)) if gathers else []
 
     def _access(self, i: int) -> Access:
         return self.arguments.accesses[self.nest.body[i].attr]
