@@ -49,9 +49,11 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
     """
     if v in flow.parts:
         return flow.parts[v][2]  # type: ignore[index]
-    maker = flow.maker.get(v)  # type: ignore[call-overload]
-    made = maker is not None and isinstance(maker.op.lowering, Product)
-    order = _wanted_order(v, flow) if made else None
+    order = None
+    if type(v) is Var:
+        maker = flow.maker.get(v)
+        if maker is not None and isinstance(maker.op.lowering, Product):
+            order = _wanted_order(v, flow)
     if order is None:
         return row_major(v.type.shape)
     seen = row_major(tuple([v.type.shape[p] for p in order]))

@@ -102,8 +102,8 @@ class Form:
         found = known.get(eq)
         if found is None:
             out, what = eq.outputs[0], (eq.op, params_key(eq.params), len(eq.inputs))
-            what = (*what, out.type, self.flow.units.absent(out))
-            found = known[eq] = self._word(what)
+            absent = self.flow.units.absent(out)
+            found = known[eq] = self._word((*what, out.type, absent))
         return found
 
     def _views(self, chain: tuple[Equation, ...]) -> int:
