@@ -148,9 +148,7 @@ class GraphPlanner:
         for entry, chosen in zip(kernels.entries, how, strict=True):
             handler = self.planner.handlers[type(entry.kernel)]
             first = len(self.steps)
-            origins = entry.origins
-            if self.around is not NOWHERE:
-                origins = tuple([o.within(self.around) for o in origins])
+            origins = [origin.within(self.around) for origin in entry.origins]
             self.here = origins[-1] if origins else self.around
             handler(self, entry.kernel, entry, chosen)
             numbers = tuple(map(self.planner.origin, origins))

@@ -186,8 +186,7 @@ class Linked(LoopCommands):
                 self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
             source = families.order.source(step.itemsize, step.length, step.count)
-            kernel = self._called(source)
-            self.builder.call(kernel, self._order_words(step), step.tasks)
+            self.builder.call(self._called(source), self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
             kernel = self._called(routines.source(step.call.script, step.call.times))
             words = routines.words(step, self.at, self._own(step))
@@ -209,8 +208,7 @@ class Linked(LoopCommands):
             share = step.scratch.buffer.nbytes // step.tasks
             words += [self.at(step.scratch), share]
         words += self._operands(step.places, launch)
-        kernel = self._called(launch_source(launch))
-        return kernel, words, step.tasks
+        return self._called(launch_source(launch)), words, step.tasks
 
     def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
         words: list[Any] = []
@@ -232,8 +230,7 @@ class Linked(LoopCommands):
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
-        kernel = self._called(product_source(step.product))
-        return kernel, words[1:], step.words.tasks
+        return self._called(product_source(step.product)), words[1:], step.words.tasks
 
     def _called(self, source: native.Source) -> Function:
         """A kernel in a command: it will be loaded."""
