@@ -87,10 +87,7 @@ def lowering_of(
 
 
 def _has_complex(eq: Equation) -> bool:
-    for a in eq.inputs:
-        if a.type.dtype.kind == "c":
-            return True
-    return any([v.type.dtype.kind == "c" for v in eq.outputs])
+    return "c" in [a.type.dtype.kind for a in (*eq.inputs, *eq.outputs)]
 
 
 def _blocked(eq: Equation, how: Blocked) -> Lowering:
@@ -103,10 +100,17 @@ def _blocked(eq: Equation, how: Blocked) -> Lowering:
 def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Lowering:
     if _has_complex(eq):
         return _COMPLEX
+    if isinstance(how.expression, str):
+        of = eq.inputs[-1].type.dtype
+        return how if supported(how.expression, of) else _no_code(how.expression, of)
     for i in written(eq):
         if not supported(i.name, i.of):
-            return Host(f"there is no code for {i.name} of {i.of.name}")
+            return _no_code(i.name, i.of)
     return how
+
+
+def _no_code(name: str, of: np.dtype) -> Host:
+    return Host(f"there is no code for {name} of {of.name}")
 
 
 def _product(eq: Equation, how: Product, multiplied: Sequence[np.dtype]) -> Lowering:

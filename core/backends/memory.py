@@ -18,10 +18,12 @@ import platform
 import sys
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 ALIGNMENT = 64
 MIDDLE = 1 << 15

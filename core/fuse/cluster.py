@@ -102,18 +102,18 @@ def join(cluster: Cluster, eq: Equation, flow: Dataflow) -> bool:
     fits = (trial.reduction if reduces else trial.elementwise)(eq, flow)
     if fits:
         cluster.space, cluster.form = trial.space, trial.form
-        cluster.reduced, cluster.after = trial.reduced, trial.after
+        cluster.reduced = trial.reduced
         cluster.equations.append(eq)
     return fits
 
 
 class _Trial:
-    """One attempt at `join`, on a copy of the space."""
+    """One attempt at `join`. Nothing of the cluster changes before it has succeeded:
+    what may split dimensions works on a copy of the space."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.space = cluster, cluster.space.copy()
+        self.cluster, self.space = cluster, cluster.space
         self.form, self.reduced = cluster.form, cluster.reduced
-        self.after = set(cluster.after)
 
     def elementwise(self, eq: Equation, flow: Dataflow) -> bool:
         out, shape = eq.outputs[0], eq.outputs[0].type.shape
@@ -126,32 +126,40 @@ class _Trial:
                 break
         else:
             return False
+        plainly = not chain and _read_plainly(eq, members, members[source], flow)
+        if not plainly:
+            self.space = self.space.copy()
         entries = self._derived(source, chain)
         if entries is None or not self._names_units(out, entries):
             return False
         dims = dimensions(entries)
-        if self._once_a_short_row(dims) and is_dear(eq):
+        if not self._covers(dims) or (self._once_a_short_row(dims) and is_dear(eq)):
             return False
-        self.space.maps[out] = entries
-        if not self._covers(dims) or not operands_fit(self.space, eq, flow):
-            return False
+        if not plainly:
+            self.space.maps[out] = entries
+            if not operands_fit(self.space, eq, flow):
+                return False
+            entries = self.space.maps[out]
         if self.form == "mid":
-            late = any([flow.resolve(a)[0] in self.after for a in eq.inputs])
-            full = dimensions(self.space.maps[out]) & self.reduced
+            after = self.cluster.after
+            late = any([flow.source(a) in after for a in eq.inputs])
+            full = dimensions(entries) & self.reduced
             if late and full:
                 return False
             if late or not full:
-                self.after.add(out)
+                after.add(out)
+        self.space.maps[out] = entries
         return True
 
     def reduction(self, eq: Equation, flow: Dataflow) -> bool:
         source, chain = flow.resolve(eq.inputs[0])
         if not self.cluster.is_member(source):
             return False
+        self.space = self.space.copy()
         entries = self._derived(source, chain)
         if entries is None or dimensions(entries) != set(self.space.sizes):
             return False
-        if self.form == "mid" and source in self.after:
+        if self.form == "mid" and source in self.cluster.after:
             return False
         loops = _loops(self.space, eq, entries)
         if loops is None:
@@ -165,7 +173,7 @@ class _Trial:
         self.form, self.reduced = loops
         _keep(self.space, eq, entries, loops)
         if loops.form == "mid":
-            self.after.add(eq.outputs[0])
+            self.cluster.after.add(eq.outputs[0])
         return True
 
     def _derived(self, source: Atom, chain: Sequence[Equation]) -> Map | None:
@@ -319,20 +327,29 @@ def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
         (x,) = eq.inputs
         return not isinstance(x, Var) or operand_fits(space, key, x, flow, [eq])
     for a in eq.inputs:
-        if type(a) is not Var or _fits_plainly(space, key, a, flow):
+        if type(a) is not Var or _fits_plainly(space.maps, space.maps[key], a, flow):
             continue
         if not operand_fits(space, key, a, flow):
             return False
     return True
 
 
-def _fits_plainly(space: Space, key: Any, a: Var, flow: Dataflow) -> bool:
-    """Whether an operand is read where it lies, or is a member at the same points: most
-    are. `operand_fits` says that of others."""
-    maps = space.maps
+def _fits_plainly(maps: dict[Any, Map], entries: Map, a: Var, flow: Dataflow) -> bool:
+    """Whether an operand of what is at some points is read where it lies, or is a
+    member at the same points: most are. `operand_fits` says that of others."""
     if a in maps:
-        return maps[a] is maps[key] and 1 not in a.type.shape
-    return flow.lies_apart(a)
+        return maps[a] is entries and 1 not in a.type.shape
+    return a in flow.given or flow.lies_apart(a)
+
+
+def _read_plainly(
+    eq: Equation, maps: dict[Any, Map], entries: Map, flow: Dataflow
+) -> bool:
+    """Whether that is so of all operands of an equation."""
+    for a in eq.inputs:
+        if type(a) is Var and not _fits_plainly(maps, entries, a, flow):
+            return False
+    return True
 
 
 def _gather_fits(space: Space, eq: Equation, flow: Dataflow) -> bool:

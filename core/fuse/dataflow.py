@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -39,14 +39,19 @@ class Memo:
     """What has been found once, to be looked up for all that is equal to it.
 
     kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
-      where there is no kernel of that form. views: what chains of them are, as words.
-    fits: whether the members of clusters can read what they read, by form and by what
+      where there is no kernel of that form. views, kinds: what chains of them, and
+      equations, are, whatever they read: numbers of `words`.
+    sources: what inline values are computed from, until an equation is replaced. fits:
+      whether the members of clusters can read what they read, by form and by what
       else that depends on. sums: what their order depends on, by form.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
-        self.views: dict[tuple[Equation, ...], Hashable] = {}
+        self.views: dict[tuple[Equation, ...], int] = {}
+        self.kinds: dict[Equation, int] = {}
+        self.words: dict[Hashable, int] = {}
+        self.sources: dict[Var, Set[Var]] = {}
         self.fits: dict[Hashable, bool] = {}
         self.sums: dict[Hashable, tuple[Any, int]] = {}
 
@@ -59,6 +64,8 @@ class Dataflow:
     row_major: contractions whose results can't be stored as their readers see them.
     aliases: those among them (reshapes) that are the operand's memory itself.
     inline: values that are computed again wherever they are needed.
+    given: inputs of the graph, and inline numbers that are made of these alone: any
+      kernel can read them.
     kept: those among them that are in memory as well, for other readers.
     recomputed: members of a cluster that other clusters compute again for themselves.
     parts: values stored inside another (offset and strides in elements): the pieces of
@@ -86,6 +93,7 @@ class Dataflow:
         self.aliases: dict[Var, Atom] = {}
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()
+        self.given: set[Atom] = set(graph.inputs)
         self.kept: set[Var] = set()
         self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
@@ -142,6 +150,9 @@ class Dataflow:
         if cost <= _INLINE_COST:
             self.inline.add(out)
             costs[out] = cost
+            made_of = [type(a) is Lit or a in self.given for a in eq.inputs]
+            if not out.type.shape and all(made_of):
+                self.given.add(out)
             if is_long:
                 long.add(out)
             if index_only:
@@ -186,7 +197,7 @@ class Dataflow:
             u = todo.pop()
             if len(made) < most and isinstance(u, Var) and self._is_cheap(u):
                 made.append(u)
-                todo += [self.resolve(a)[0] for a in self.maker[u].inputs]
+                todo += [self.source(a) for a in self.maker[u].inputs]
             else:
                 leaves[u] = None
         return made, list(leaves)
@@ -246,6 +257,7 @@ class Dataflow:
 
     def replace(self, old: Equation, new: Equation) -> None:
         """Puts another equation for the same results in the place of one."""
+        self.memo.sources.clear()
         for v in new.outputs:
             self.maker[v] = new
         for a in old.inputs:
@@ -305,17 +317,23 @@ class Dataflow:
         """The value behind views, and the views, outermost first."""
         return self._views.get(a) or (a, ())
 
-    def sources(self, a: Atom) -> set[Var]:
+    def source(self, a: Atom) -> Atom:
+        """The value behind views."""
+        found = self._views.get(a)
+        return a if found is None else found[0]
+
+    def sources(self, a: Atom) -> Set[Var]:
         """The stored values that an atom is computed from: itself, unless inline."""
-        found, _ = self.resolve(a)
+        found = self.source(a)
         if isinstance(found, Lit):
-            return set()
+            return frozenset()
         if found not in self.inline:
             return {found}
-        result: set[Var] = set()
-        for x in self.maker[found].inputs:
-            result |= self.sources(x)
-        return result
+        known = self.memo.sources
+        if found not in known:
+            made = [self.sources(x) for x in self.maker[found].inputs]
+            known[found] = frozenset().union(*made)
+        return known[found]
 
     def final_readers(self, v: Var) -> list[Equation]:
         """The equations that read a value, looking through views and inline values."""

@@ -49,7 +49,11 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
     """
     if v in flow.parts:
         return flow.parts[v][2]  # type: ignore[index]
-    order = _wanted_order(v, flow) if type(v) is Var else None
+    order = None
+    if type(v) is Var:
+        maker = flow.maker.get(v)
+        if maker is not None and isinstance(maker.op.lowering, Product):
+            order = _wanted_order(v, flow)
     if order is None:
         return row_major(v.type.shape)
     seen = row_major(tuple([v.type.shape[p] for p in order]))
@@ -60,9 +64,7 @@ def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
 
 
 def _wanted_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
-    maker = flow.maker.get(v)
-    if maker is None or not isinstance(maker.op.lowering, Product):
-        return None
+    """In which order of axes all who read a product see it."""
     if v in flow.row_major:
         return None
     # Decided once: fusion exchanges readers, but a layout that was relied on must stay.
@@ -103,9 +105,14 @@ class Strided(NamedTuple):
 
 def axis_strides(a: Atom, flow: Dataflow) -> Strided | None:
     """The stored value behind an atom, and its steps; None if the views have none."""
+    source, chain = flow.resolve(a)
+    if not chain:
+        steps = stored_strides(a, flow)
+        if absent := flow.units.absent(a):
+            steps = tuple([0 if i in absent else n for i, n in enumerate(steps)])
+        return Strided(a, 0, steps)
     space = Space(flow.units)
     entries = space.index(a)
-    source, chain = flow.resolve(a)
     seen = space.seen(entries, source, chain)
     if not isinstance(seen, tuple):
         # Nor is an axis split: it has one stride.

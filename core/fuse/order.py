@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from treadle.ir.graph import Equation, Var
 
@@ -51,18 +51,19 @@ class Precedence:
         bit = node.bit
         return not any([other.before & bit for other in others])
 
-    def depend(self, node: Node, others: Iterable[Node]) -> bool:
+    def depend(self, node: Node, others: Collection[Node]) -> bool:
         """Makes a node, and all that run after it, run after others (itself among them
         is as well as not); gives whether that can be."""
-        others = {n: None for n in others if n is not node}
         if not self.can_depend(node, others):
             return False
         bits = 0
         for other in others:
-            other.users.add(node)
-            node.needs.add(other)
-            bits |= other.bit | other.before
-        _inherit(node, bits)
+            if other is not node:
+                other.users.add(node)
+                node.needs.add(other)
+                bits |= other.bit | other.before
+        if bits:
+            _inherit(node, bits)
         return True
 
     def can_contract(self, a: Node, b: Node) -> bool:

@@ -14,7 +14,7 @@ def is_fused(eq: Equation, v: Var, flow: Dataflow) -> bool:
     """Whether a kernel that reads `v` in this equation could compute it there."""
     how = eq.op.lowering
     if isinstance(how, Gather):
-        return flow.resolve(eq.inputs[0])[0] is not v
+        return flow.source(eq.inputs[0]) is not v
     if eq.outputs[0] in flow.aliases:
         return False
     return isinstance(how, (Elementwise, Index, Reduction, View))

@@ -57,23 +57,31 @@ class _Text:
 
     def graph(self, graph: Graph) -> Iterator[str]:
         numbers: dict[Var, str] = {v: f"v{i}" for i, v in enumerate(graph.inputs)}
+        # (Where nothing of the user's is in it, an operation's name says all.)
+        known: dict[Op, str] = {}
 
         def atom(a: Atom) -> str:
             return numbers[a] if type(a) is Var else self.literal(a)
 
         yield " ".join([self.type(v.type) for v in graph.inputs])
         for eq in graph.equations:
-            inputs = " ".join(map(atom, eq.inputs))
+            op, params = eq.op, eq.params
+            inputs = " ".join([atom(a) for a in eq.inputs])
             for v in eq.outputs:
                 numbers[v] = f"v{len(numbers)}"
-            params = eq.params
-            if isinstance(eq.op.lowering, Inline):
+            if eq.graphs and isinstance(op.lowering, Inline):
                 # The rest are rules of transforms, which have been applied.
                 params = {"graph": params["graph"]}
             text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            how = f"{self.expression(eq)}{_place(eq)}"
-            yield f"{eq.op.name} {inputs} {text} {types}{how}"
+            how = known.get(op)
+            if how is None:
+                how = self.expression(eq)
+                if not how:
+                    known[op] = how
+            if eq.graphs or op.effect:
+                how += _place(eq)
+            yield f"{op.name} {inputs} {text} {types}{how}"
         yield " ".join(map(atom, graph.outputs))
 
     def expression(self, eq: Equation) -> str:

@@ -152,11 +152,7 @@ def _structural_key(graph: Graph) -> tuple:
 
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
-    return tuple(sorted(params.items(), key=_first)) if params else ()
-
-
-def _first(item: tuple) -> str:
-    return item[0]
+    return tuple(sorted(params.items())) if len(params) > 1 else tuple(params.items())
 
 
 def nested_graphs(params: dict[str, Any]) -> list[Graph]:

@@ -23,7 +23,7 @@ class Origin(NamedTuple):
     def within(self, around: Origin) -> Origin:
         """That of an equation in a graph, where what holds the graph is from `around`:
         scopes in graphs are relative."""
-        if around == NOWHERE:
+        if around is NOWHERE or around == NOWHERE:
             return self
         scope = joined(around.scope, self.scope)
         backward = self.backward or around.backward
@@ -33,9 +33,21 @@ class Origin(NamedTuple):
 NOWHERE = Origin()
 
 
-def origin_of(eq: Equation) -> Origin:
-    """Where an equation comes from."""
-    return Origin(str(eq.source), eq.scope, eq.backward)
+class Origins:
+    """Where equations come from: many have one source, of which one origin is made."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, Origin]] = {}
+
+    def of(self, eq: Equation) -> Origin:
+        """Where an equation comes from."""
+        source = eq.source
+        # By identity: equal lines may have other names around them.
+        known = self._known.get(id(source))
+        if known is None:
+            made = Origin(str(source), eq.scope, eq.backward)
+            known = self._known[id(source)] = source, made
+        return known[1]
 
 
 def numbered(origins: Sequence[Origin], graph: Graph) -> list[int]:
@@ -56,10 +68,11 @@ def recalled(numbers: Sequence[int], graph: Graph) -> list[Origin]:
 def _origins(graph: Graph) -> list[Origin]:
     """Those of all equations, with those of the graphs in them."""
     found: list[Origin] = []
+    origins = Origins()
 
     def visit(graph: Graph, around: Origin) -> None:
         for eq in graph.equations:
-            origin = origin_of(eq).within(around)
+            origin = origins.of(eq).within(around)
             found.append(origin)
             for inner in eq.graphs:
                 visit(inner, origin)

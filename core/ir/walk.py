@@ -94,9 +94,9 @@ def axes_named(params: dict[str, Any]) -> frozenset[str] | None:
 def effectful(eq: Equation) -> bool:
     """Whether running an equation matters even when its results are not used: its op
     has an effect, or one inside a graph that it holds has."""
-    if eq.op.effect:
-        return True
-    return bool(eq.graphs) and any(map(has_effects, eq.graphs))
+    if eq.op.effect or not eq.graphs:
+        return eq.op.effect
+    return any(map(has_effects, eq.graphs))
 
 
 def has_effects(graph: Graph) -> bool:
@@ -119,6 +119,5 @@ def live(
     for eq in reversed(equations):
         if not needed.isdisjoint(eq.outputs) or roots(eq):
             kept.append(eq)
-            read = [a for a in eq.inputs if isinstance(a, Var) and a not in given]
-            needed.update(read)
+            needed.update([a for a in eq.inputs if type(a) is Var and a not in given])
     return kept[::-1], needed

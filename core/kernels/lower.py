@@ -250,18 +250,24 @@ def in_place(nest: Nest, store: int, load: int) -> bool:
         return False
     if source.gathers or target.gathers:
         return False
-    order = list(_execution_order(schedule(nest)))
-    loads = [
-        at
-        for at, i in enumerate(order)
-        if nest.body[i].name == "load" and nest.body[i].attr == load
-    ]
-    stores = [
-        at
-        for at, i in enumerate(order)
-        if is_store(nest.body[i]) and nest.body[i].attr == store
-    ]
-    return not loads or not stores or max(loads) < min(stores)
+    loaded, stored = _last_and_first(nest)
+    if load not in loaded or store not in stored:
+        return True
+    return loaded[load] < stored[store]
+
+
+@lru_cache(maxsize=4096)
+def _last_and_first(nest: Nest) -> tuple[dict[int, int], dict[int, int]]:
+    """When each operand is loaded for the last time, and stored for the first."""
+    loaded: dict[int, int] = {}
+    stored: dict[int, int] = {}
+    for at, i in enumerate(_execution_order(schedule(nest))):
+        instr = nest.body[i]
+        if instr.name == "load":
+            loaded[instr.attr] = at
+        elif is_store(instr):
+            stored.setdefault(instr.attr, at)
+    return loaded, stored
 
 
 def _execution_order(plan: NestOrder) -> Iterable[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,12 +25,13 @@ from treadle.ops.reduce import reduce_sum
 from treadle.ops.scatter import scatter_add
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.places import SCATTERS, read_in_place, write_in_place
-from treadle.passes.rewrite import Rewriter, same_type
+from treadle.passes.rewrite import Rewriter, ops_of, same_type
 from treadle.run.eager import Applied, run
 from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Op, size_op
 
-Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
+Atoms = tuple[Atom, ...]
+Rule = Callable[["_Simplify", Equation, Atoms], Atom | None]
 
 
 class _Simplify(Rewriter):
@@ -42,6 +43,11 @@ class _Simplify(Rewriter):
         self.origin: dict[Atom, Equation] = {}
         self.fills: dict[Atom, Atom] = {}
         self._uses: Counter[Atom] | None = None
+        ops = ops_of(graph)
+        self.rules = {
+            op: [r for r in _RULES[op] if _READS.get(r, op) in ops]
+            for op in _RULES.keys() & ops
+        }
 
     def uses(self, a: Atom) -> int:
         """How often the given graph reads a variable."""
@@ -66,26 +72,25 @@ class _Simplify(Rewriter):
         if len(eq.outputs) != 1 or eq.op.effect or eq.graphs:
             self.keep(eq)
             return
-        values, out = self.values, eq.outputs[0]
-        inputs = [values.get(a, a) for a in eq.inputs]
-        maps = isinstance(eq.op.lowering, Elementwise)
-        if maps and not self.fills.keys().isdisjoint(inputs):
-            if self._simpler(_fill, eq, inputs):
+        op, out, inputs = eq.op, eq.outputs[0], self.inputs(eq)
+        if isinstance(op.lowering, Elementwise):
+            if not self.fills.keys().isdisjoint(inputs):
+                if self._simpler(_fill, eq, inputs):
+                    return
+                inputs = _scalars_for_fills(self, inputs, eq)
+            if op is div:
+                inputs = (inputs[0], _count(inputs[1]))
+            if not out.type.shape and self._simpler(_fold, eq, inputs):
                 return
-            inputs = _scalars_for_fills(self, inputs, eq)
-        if eq.op is div:
-            inputs[1] = _count(inputs[1])
-        if maps and not out.type.shape and self._simpler(_fold, eq, inputs):
-            return
-        for rule in _RULES.get(eq.op, ()):
+        for rule in self.rules.get(op, ()):
             if self._simpler(rule, eq, inputs):
                 return
-        if tuple(inputs) == eq.inputs:
+        if inputs is eq.inputs or inputs == eq.inputs:
             self.write(eq)
         else:
-            self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
+            self.emit(op, inputs, eq.params, eq.source, eq.outputs)
 
-    def _simpler(self, rule: Rule, eq: Equation, inputs: list[Atom]) -> bool:
+    def _simpler(self, rule: Rule, eq: Equation, inputs: Atoms) -> bool:
         """Whether a rule has found something to take the place of a result."""
         out, found = eq.outputs[0], rule(self, eq, inputs)
         if found is None or not same_type(found.type, out.type):
@@ -94,7 +99,7 @@ class _Simplify(Rewriter):
         return True
 
 
-def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[Atom]:
+def _scalars_for_fills(s: _Simplify, inputs: Atoms, eq: Equation) -> Atoms:
     """Elementwise ops take scalars as they are: a broadcast scalar need not exist."""
     shape = eq.outputs[0].type.shape
     result = list(inputs)
@@ -105,10 +110,10 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
         rest = result[:i] + result[i + 1 :]
         if any(other.type.shape == shape for other in rest):
             result[i] = fill
-    return result
+    return tuple(result)
 
 
-def _fill(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _fill(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is made of arrays of one number each is such an array, too."""
     scalars = [s.fills.get(a, a) for a in inputs]
     if any(a.type.shape for a in scalars):
@@ -125,7 +130,7 @@ def _fill(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 def _count(a: Atom) -> Atom:
     """A divisor: if it is a number, it is likely a count (of a mean, say) and another
     one for the next batch."""
-    if isinstance(a, Lit) and a.type.ndim == 0:
+    if isinstance(a, Lit) and a.type.ndim == 0 and not a.varies:
         return Lit(a.value, a.type, varies=True, size=a.size)
     return a
 
@@ -140,7 +145,7 @@ def _is(a: Atom, number: float) -> bool:
     return plain and bool(a.value == number)  # type: ignore[union-attr]
 
 
-def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _fold(s: _Simplify, eq: Equation, inputs: Sequence[Atom]) -> Atom | None:
     """Computes scalar equations of literals."""
     literals = [a for a in inputs if isinstance(a, Lit) and not a.type.shape]
     if len(literals) < len(inputs):
@@ -154,11 +159,11 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 
-def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _plus_zero(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """The other summand. Adding 0.0 makes 0.0 of -0.0, so that is for summands that
     never are -0.0."""
-    for a, other in (inputs, reversed(inputs)):
-        if not _is(a, 0) or not isinstance(a, Lit):
+    for a, other in (inputs, inputs[::-1]):
+        if type(a) is not Lit or not _is(a, 0):
             continue
         if not _floating(other) or all(_signs(a.value)):
             return other
@@ -180,46 +185,40 @@ def _signs(number: Any) -> list[bool]:
 _SUMS = (dot_general, conv_general, conv_filter_grad, reduce_sum)
 
 
-def _times_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    """The other factor, if it is real: complex infinities times 1 are not-a-number."""
-    if dtypes.is_complex(eq.outputs[0].type.dtype):
-        return None
-    for a, other in (inputs, reversed(inputs)):
+def _times_unit(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
+    """The other factor of 1 or -1, if it is real: complex infinities times 1 are
+    not-a-number."""
+    for a, other in (inputs, inputs[::-1]):
+        if type(a) is not Lit or dtypes.is_complex(a.type.dtype):
+            continue
         if _is(a, 1):
             return other
-    return None
-
-
-def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    x, y = inputs
-    return x if _is(y, 0) and not any(_signs(_value(y))) else None
-
-
-def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    if dtypes.is_complex(eq.outputs[0].type.dtype):
-        return None
-    for a, other in (inputs, reversed(inputs)):
         if _is(a, -1):
             return s.emit(neg, [other], {}, eq.source)[0]
     return None
 
 
-def _double_negative(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _minus_zero(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
+    x, y = inputs
+    return x if _is(y, 0) and not any(_signs(_value(y))) else None
+
+
+def _double_negative(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], neg)
     return inner.inputs[0] if inner else None
 
 
-def _no_change(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _no_change(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Reshapes, conversions, slices and broadcasts that change nothing."""
     return inputs[0]
 
 
-def _identity_order(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _identity_order(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     order = eq.params["permutation"]
     return inputs[0] if order == tuple(range(len(order))) else None
 
 
-def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _reshape_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], reshape)
     if inner is None:
         return None
@@ -229,7 +228,7 @@ def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | Non
     return s.emit(reshape, inner.inputs, {"shape": shape}, eq.source)[0]
 
 
-def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _transpose_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], transpose)
     if inner is None:
         return None
@@ -240,7 +239,7 @@ def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
     return s.emit(transpose, inner.inputs, {"permutation": order}, eq.source)[0]
 
 
-def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _broadcast_twice(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     inner = s.defines(inputs[0], broadcast_in_dim)
     if inner is None:
         return None
@@ -249,7 +248,7 @@ def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
     return s.emit(broadcast_in_dim, inner.inputs, params, eq.source)[0]
 
 
-def _sum_of_pads(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _sum_of_pads(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Zero-padded pieces that touch, added up: a concatenation (what the backward pass
     of splitting an array gives)."""
     parts: list[tuple[int, int, Atom]] = []
@@ -303,7 +302,7 @@ def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | N
     return axis, parts
 
 
-def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _cropped(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Negative padding is a slice."""
     padding = eq.params["padding"]
     if all(low >= 0 and high >= 0 for low, high, _ in padding):
@@ -322,7 +321,7 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(slice_, [wide], params, eq.source)[0]
 
 
-def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _size(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """A size is a literal: its value here is that of the sizes that were traced."""
     size, t = SizeOf(eq.params["dim"], eq.params["dtype"]), eq.outputs[0].type
     if not is_dim(size.size):
@@ -330,7 +329,7 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(size.at(hint), t, varies=True, size=size)
 
 
-def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _converted_table(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is picked of a converted array is converted instead, if it is less."""
     inner, out = s.defines(inputs[0], convert), eq.outputs[0].type
     if inner is None or eq.params["mode"] != "clip":
@@ -345,7 +344,7 @@ def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
-def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """What is scattered into zeros, and an array: it is scattered into the array. Half
     floats would be rounded more often."""
     if eq.outputs[0].type.dtype in _HALVES:
@@ -356,8 +355,8 @@ def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | 
             continue
         zeros = found.inputs[0]
         if _is(s.fills.get(zeros, zeros), 0):
-            inputs = [a, *found.inputs[1:]]
-            return s.emit(scatter_add, inputs, found.params, eq.source)[0]
+            operands = [a, *found.inputs[1:]]
+            return s.emit(scatter_add, operands, found.params, eq.source)[0]
     return None
 
 
@@ -365,7 +364,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     size_op: (_size,),
     add: (_plus_zero, _sum_of_pads, _sum_with_scatter),
     sub: (_minus_zero,),
-    mul: (_times_one, _times_minus_one),
+    mul: (_times_unit,),
     neg: (_double_negative,),
     convert: (_no_change,),
     gather: (_converted_table,),
@@ -378,6 +377,8 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     stop_gradient: (_no_change,),
     checkpoint_name: (_no_change,),
 }
+_READS: dict[Rule, Op] = {_sum_of_pads: pad, _sum_with_scatter: scatter_add}
+"""Of rules that are seldom needed, what makes what they read."""
 
 
 def simplify(graph: Graph) -> Graph:

@@ -26,6 +26,8 @@ _BLOCKED = (attention, attention_tangent, attention_grad, slide, softmax)
 
 
 class _Lower(Rewriter):
+    concerns = Blocked
+
     def __init__(self, graph: Graph, target: Arithmetic) -> None:
         super().__init__(graph)
         self.target = target

@@ -35,6 +35,7 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 class _Lower(Rewriter):
+    concerns = Product
     widened: tuple[np.dtype, ...] = _HALVES
     multiplied = Multiplied()
 
@@ -51,7 +52,7 @@ class _Lower(Rewriter):
                 self.merged.update(eq.outputs)
 
     def equation(self, eq: Equation) -> None:
-        if not isinstance(eq.op.lowering, Product):
+        if eq.graphs:
             self.keep(eq)
             return
         out = eq.outputs[0]

@@ -20,15 +20,16 @@ class _Merge(Rewriter):
             # Recomputation behind a barrier is wanted: it saves memory.
             self.keep(eq)
             return
-        values = self.values
-        inputs = [values.get(a, a) for a in eq.inputs]
+        inputs, outputs = self.inputs(eq), eq.outputs
         atoms = [a.key() if type(a) is Lit else a for a in inputs]
-        key = (eq.op, *atoms, params_key(eq.params))
-        found = self.seen.setdefault(key, eq.outputs)
-        if found is eq.outputs:
-            self.keep(eq)
+        key = (eq.op, params_key(eq.params), *atoms)
+        found = self.seen.setdefault(key, outputs)
+        if found is not outputs:
+            self.values.update(zip(outputs, found, strict=True))
+        elif inputs is eq.inputs and not eq.graphs:
+            self.equations.append(eq)
         else:
-            values.update(zip(eq.outputs, found, strict=True))
+            self.keep(eq)
 
 
 def merge_equal(graph: Graph) -> Graph:

@@ -13,18 +13,18 @@ def drop_dead(graph: Graph) -> Graph:
     kept = []
     equations, needed = live(graph.equations, graph.outputs)
     for eq in equations:
-        eq = _alone(eq, needed)
-        params = rewrite_params(eq, _Drop)
-        if params is not eq.params:
+        how = eq.op.lowering
+        if isinstance(how, Routine):
+            eq = _alone(eq, how, needed)
+        if eq.graphs and (params := rewrite_params(eq, _Drop)) is not eq.params:
             eq = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
         kept.append(eq)
     return shared(graph, kept, graph.outputs)
 
 
-def _alone(eq: Equation, needed: set[Var]) -> Equation:
+def _alone(eq: Equation, how: Routine, needed: set[Var]) -> Equation:
     """An equation with fewer results, if it has such a form and these are enough."""
-    how = eq.op.lowering
-    if not isinstance(how, Routine) or how.alone is None:
+    if how.alone is None:
         return eq
     number, params = how.alone
     others = [v for i, v in enumerate(eq.outputs) if i != number]

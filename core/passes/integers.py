@@ -135,9 +135,24 @@ def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
     return applied(_Fuse, graph, integers=tuple(integers))
 
 
-def applied(fuse: type[Unconverted], graph: Graph, **how: Any) -> Graph:
+def _converts(graph: Graph, integers: Sequence[np.dtype]) -> bool:
+    """Whether a graph, or one nested in it, converts some integers to others."""
+    for eq in graph.equations:
+        if eq.op is convert and eq.inputs[0].type.dtype in integers:
+            return True
+        if eq.graphs and any([_converts(inner, integers) for inner in eq.graphs]):
+            return True
+    return False
+
+
+def applied(
+    fuse: type[Unconverted], graph: Graph, integers: Sequence[np.dtype], **how: Any
+) -> Graph:
     """A graph after a pass that has fields of its own."""
+    if not _converts(graph, integers):
+        return graph
     # Passes of nested graphs are made by their class alone.
+    how["integers"] = integers
     some: type[Unconverted] = type(f"{fuse.__name__}Some", (fuse,), how)
     found = some.apply(graph)
     return graph if found is graph else drop_dead(found)

@@ -25,7 +25,7 @@ from treadle.ops.scatter import (
 SCATTERS = scatter_add, scatter_max, scatter_min, scatter_mul, scatter_set
 
 
-def read_in_place(s: Any, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def read_in_place(s: Any, eq: Equation, inputs: Sequence[Atom]) -> Atom | None:
     """A transposed gather, as one whose batches are the axes in front of the places."""
     read = s.defines(inputs[0], gather)
     if read is None or len(read.inputs) < 2 or s.uses(eq.inputs[0]) > 1:
@@ -42,7 +42,7 @@ def read_in_place(s: Any, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(gather, operands, params, eq.source)[0]
 
 
-def write_in_place(s: Any, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def write_in_place(s: Any, eq: Equation, inputs: Sequence[Atom]) -> Atom | None:
     """A scatter of what has been transposed for it, likewise."""
     x, updates, *indices = inputs
     turned = s.defines(updates, transpose)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from treadle import dtypes
@@ -17,16 +19,26 @@ from treadle.trace.lowering import Reduction
 
 
 class _Split(Rewriter):
+    concerns = Reduction
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.units = Units()
         self.unsigned = Unsigned()
-        self.seen = signs_seen(graph)
+        self.noted = 0
 
-    def write(self, eq: Equation) -> None:
-        super().write(eq)
-        self.units.add(eq)
-        self.unsigned.add(eq)
+    @cached_property
+    def seen(self) -> set[Atom]:
+        """The values of whose zeros something depends on the sign."""
+        return signs_seen(self.graph)
+
+    def note(self) -> None:
+        """Takes in what was written since the last time, which reductions ask about:
+        behind the last of them there may be many equations."""
+        for eq in self.equations[self.noted :]:
+            self.units.add(eq)
+            self.unsigned.add(eq)
+        self.noted = len(self.equations)
 
     def equation(self, eq: Equation) -> None:
         how = eq.op.lowering
@@ -36,6 +48,7 @@ class _Split(Rewriter):
         if how.finds_place:
             self._place(eq)
             return
+        self.note()
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
         left = set(eq.params["axes"]) - self.units.absent(value)
@@ -45,6 +58,7 @@ class _Split(Rewriter):
         if how.sums and len(left) > 1 and out.type.dtype.itemsize == 2:
             value = self._converted(value, _wider(out.type.dtype), eq)
         while left:
+            self.note()
             last = last_axis(value, self.units, left if how.sums else every)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))

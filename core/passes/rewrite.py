@@ -20,7 +20,12 @@ class Rewriter:
 
     `values` maps the old graph's variables to the new graph's atoms, where they differ.
     What does not change is shared by both graphs: equations, and graphs as a whole.
+
+    concerns: lowerings of the equations that a pass looks at, besides those that hold
+      graphs; it keeps all others. For passes that don't override `write`.
     """
+
+    concerns: type | tuple[type, ...] = object
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -52,12 +57,18 @@ class Rewriter:
 
     def keep(self, eq: Equation) -> None:
         """Copies an equation."""
-        values = self.values
         params = rewrite_params(eq, type(self)) if eq.graphs else eq.params
-        if params is not eq.params or not values.keys().isdisjoint(eq.inputs):
-            inputs = [values.get(a, a) for a in eq.inputs]
+        inputs = self.inputs(eq)
+        if params is not eq.params or inputs is not eq.inputs:
             eq = Equation(eq.op, inputs, params, eq.outputs, eq.source)
         self.write(eq)
+
+    def inputs(self, eq: Equation) -> tuple[Atom, ...]:
+        """The new atoms that an equation reads; its own tuple, if they are the old."""
+        values = self.values
+        if not values or values.keys().isdisjoint(eq.inputs):
+            return eq.inputs
+        return tuple([values.get(a, a) for a in eq.inputs])
 
     def splice(
         self, graph: Graph, inputs: Sequence[Atom], source: str
@@ -77,9 +88,15 @@ class Rewriter:
 
     def run(self) -> Graph:
         """The new graph; the old one, if nothing has changed."""
-        old = self.graph
+        old, concerns, values = self.graph, self.concerns, self.values
+        equation, keep, equations = self.equation, self.keep, self.equations
         for eq in old.equations:
-            self.equation(eq)
+            if concerns is object or eq.graphs or isinstance(eq.op.lowering, concerns):
+                equation(eq)
+            elif values.keys().isdisjoint(eq.inputs):
+                equations.append(eq)
+            else:
+                keep(eq)
         return shared(old, self.equations, [self.read(a) for a in old.outputs])
 
     @classmethod

@@ -35,6 +35,8 @@ from treadle.trace.lowering import Elementwise, Index, Reduction, View, written
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _SINGLE_OR_DOUBLE = (dtypes.float32, dtypes.float64)
+_ALONG = (Elementwise, Index, View)
+"""What any kernel may hold with what comes before and after it."""
 
 
 class _Readers:
@@ -45,9 +47,13 @@ class _Readers:
         self.returned = set(graph.outputs)
         self.equations = graph.equations
         self.position = {id(eq): n for n, eq in enumerate(graph.equations)}
+        known = self.known
         for eq in graph.equations:
-            for a in dict.fromkeys(eq.inputs):
-                self.known.setdefault(a, []).append(eq)
+            for a in eq.inputs:
+                if a not in known:
+                    known[a] = [eq]
+                elif known[a][-1] is not eq:
+                    known[a].append(eq)
 
     def of(self, eq: Equation) -> list[Equation]:
         """The readers of an equation's result; none if it is returned."""
@@ -113,14 +119,15 @@ class _Waits(_Readers):
         for that no kernel holds with others, or that one does for some sizes only."""
         apart = some = -1
         for a in eq.inputs:
-            if a in self.apart:
-                apart = max(apart, self.apart[a])
-            if a in self.sometimes:
-                some = max(some, self.sometimes[a])
-        if _may_vanish(eq):
-            some = number
-        elif self._is_apart(eq):
-            apart = number
+            apart = max(apart, self.apart.get(a, -1))
+            if self.sometimes:
+                some = max(some, self.sometimes.get(a, -1))
+        # (Most are none of these, seen at once.)
+        if eq.op is multiply_add or not isinstance(eq.op.lowering, _ALONG):
+            if _may_vanish(eq):
+                some = number
+            elif self._is_apart(eq):
+                apart = number
         for v in eq.outputs:
             if apart >= 0:
                 self.apart[v] = apart
@@ -159,7 +166,7 @@ def _role(eq: Equation) -> str:
 def _fuses(eq: Equation) -> bool:
     """Whether what comes before an equation and after it may be in one kernel."""
     if not isinstance(eq.op.lowering, Reduction):
-        return isinstance(eq.op.lowering, (Elementwise, Index, View))
+        return isinstance(eq.op.lowering, _ALONG)
     reduced, behind = _lengths(eq)
     return "axes" in eq.params and bool(reduced) and all(map(one, behind))
 
@@ -241,11 +248,16 @@ class _Contract(Rewriter):
                 taken.add(id(found[0]))
 
     def equation(self, eq: Equation) -> None:
-        if eq.outputs and eq.outputs[0] in self.products:
+        products = self.products
+        if products.keys().isdisjoint(eq.inputs):
+            if not (eq.outputs and eq.outputs[0] in products):
+                self.keep(eq)
+            return
+        if eq.outputs and eq.outputs[0] in products:
             return
         for i, a in enumerate(eq.inputs):
-            if a in self.products:
-                product = self.products[a]
+            if a in products:
+                product = products[a]
                 x, y = self.read(product.inputs[0]), self.read(product.inputs[1])
                 z = self.read(eq.inputs[1 - i])
                 minus = None if eq.op is add else ("term", "product")[i]

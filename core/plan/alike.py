@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from functools import lru_cache
 
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Kernels, Launch
@@ -67,10 +68,14 @@ def _launches(kernels: Kernels) -> Iterator[Launch]:
 
 
 def _is_plain(launch: Launch) -> bool:
-    nest = launch.nest
-    alone = not any(map(_sees_more, nest.body))
     known = not any(map(is_dim, (*launch.outer, launch.inner)))
-    return known and alone and nest.axis == "inner" and not (nest.mid or nest.serial)
+    return known and _is_plain_nest(launch.nest)
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_nest(nest: Nest) -> bool:
+    rows = nest.axis == "inner" and not (nest.mid or nest.serial)
+    return rows and not any(map(_sees_more, nest.body))
 
 
 def _sees_more(instr: Instr) -> bool:
@@ -102,6 +107,7 @@ def _as(launch: Launch, nest: Nest) -> Launch:
     return found if launch.whole else found._replace(whole=_NEVER)
 
 
+@lru_cache(maxsize=4096)
 def _loops(nest: Nest) -> Hashable:
     return nest.body, tuple([x._replace(fixed=False) for x in nest.operands])
 
@@ -110,6 +116,7 @@ def _any(launch: Launch) -> bool:
     return True
 
 
+@lru_cache(maxsize=4096)
 def _columns(nest: Nest) -> Hashable:
     """The same for rows of one element, which may be those of longer rows."""
     return nest.body, tuple([_column(x) for x in nest.operands])

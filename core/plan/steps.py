@@ -47,7 +47,7 @@ class Place(NamedTuple):
     dynamic: tuple[tuple[Loop, int], ...] = ()
 
     def shifted(self, nbytes: int) -> Place:
-        return self._replace(offset=self.offset + nbytes)
+        return Place(self.buffer, self.offset + nbytes, self.dynamic)
 
 
 class Own(NamedTuple):

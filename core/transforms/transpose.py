@@ -10,7 +10,7 @@ from treadle.ir.graph import Atom, Graph, Lit, Var
 from treadle.ir.walk import number_of, surroundings
 from treadle.ops.arithmetic import add
 from treadle.scopes import in_backward, within
-from treadle.trace.interpreter import at_source, state
+from treadle.trace.interpreter import state
 from treadle.trace.op import Linear, Zero
 from treadle.trace.stage import stage
 
@@ -61,12 +61,15 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
                 f"`{eq.op.name}` can't be transposed: it is not linear"
                 f"{at(source)}{rule}"
             )
-        with at_source(in_backward(source)):
+        previous, state.source = state.source, in_backward(source)
+        try:
             results = eq.op.transpose(
                 full if eq.op.multiple else full[0], *inputs, **eq.params
             )
             for a, ct in zip(eq.inputs, results, strict=True):
                 give(a, ct)
+        finally:
+            state.source = previous
     return [sums.get(v, Zero(v.type)) if v in linear else None for v in graph.inputs]
 
 
@@ -76,7 +79,7 @@ def _forward(graph: Graph, linear: set[Var], values: dict[Var, Any]) -> list:
     previous, around = state.source, surroundings()
     try:
         for eq in graph.equations:
-            if any(a in linear for a in eq.inputs):
+            if not linear.isdisjoint(eq.inputs):
                 linear.update(eq.outputs)
                 pending.append(eq)
                 continue

@@ -56,7 +56,7 @@ from treadle.plan.steps import (
     Plan,
 )
 from treadle.plan.target import Strands, Work
-from treadle.trace.lowering import Lowering, Multiplied
+from treadle.trace.lowering import Lowering, Multiplied, Product
 
 _supported = functools.cache(supported)
 
@@ -120,8 +120,9 @@ class CPUTarget:
         }
 
     def lowering(self, eq: Equation) -> Lowering:
-        found = _has_lapack, fourier_library.available
-        return lowering_of(eq, _supported, *found, self.multiplied)
+        if not isinstance(eq.op.lowering, Product):
+            return lowering_of(eq, _supported, _has_lapack, fourier_library.available)
+        return lowering_of(eq, _supported, multiplied=self.multiplied)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())

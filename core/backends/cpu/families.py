@@ -19,6 +19,7 @@ _PLACES = {
     "conv": "conv.choice",
     "conv_depthwise": "conv.depthwise",
     "conv_emitted": "conv.emitted",
+    "conv_halves": "conv.halves",
     "conv_pairs": "conv.pairs",
     "foreign": "foreign.arrays",
     "fourier": "fourier.kernel",

@@ -26,7 +26,6 @@ from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.sources import (
     launch_source,
     product_source,
-    sources_of,
     tile_source,
 )
 from treadle.errors import InternalError
@@ -104,9 +103,10 @@ class Linked(LoopCommands):
         """Where the commands of steps begin that do work."""
         self.loops, self.around = {}, []
         self._sized_hosts: dict[int, HostStep] = {}
+        self._sources: dict[str, native.Source] = {}
         self._commands(plan.steps)
         # Last of all: they may still be compiled, on other threads.
-        sources = list(sources_of(plan.steps, self._is_whole))
+        sources = list(self._sources.values())
         kernels = native.load(sources) if sources else {}
         self.program: Program = self.builder.build(kernels, plan.most_threads)
         self.constants = [c.ctypes.data for c in plan.constants]
@@ -165,7 +165,8 @@ class Linked(LoopCommands):
     def _group(self, steps: Sequence[NestStep]) -> None:
         self.spans.append((self.builder.command_count, steps))
         calls = [self._nest_call(step) for step in steps]
-        if self.strands == 1 and worth_sharing([step.launch for step in steps]):
+        several = len(steps) > 1 and self.strands == 1
+        if several and worth_sharing([step.launch for step in steps]):
             self.builder.group(calls)
             return
         for call in calls:
@@ -185,9 +186,9 @@ class Linked(LoopCommands):
                 self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
             source = families.order.source(step.itemsize, step.length, step.count)
-            self.builder.call(Function(source.key), self._order_words(step), step.tasks)
+            self.builder.call(self._called(source), self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = Function(routines.source(step.call.script, step.call.times).key)
+            kernel = self._called(routines.source(step.call.script, step.call.times))
             words = routines.words(step, self.at, self._own(step))
             self.builder.call(kernel, words, step.tasks)
         elif isinstance(step, HostStep):
@@ -207,8 +208,7 @@ class Linked(LoopCommands):
             share = step.scratch.buffer.nbytes // step.tasks
             words += [self.at(step.scratch), share]
         words += self._operands(step.places, launch)
-        kernel = Function(launch_source(launch).key)
-        return kernel, words, step.tasks
+        return self._called(launch_source(launch)), words, step.tasks
 
     def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
         words: list[Any] = []
@@ -226,12 +226,16 @@ class Linked(LoopCommands):
         words[Word.OWN : Word.OWN_STRIDE + 1] = self._own(step)
         launch = step.product.epilogue
         if launch is not None:
-            words[Word.EPILOGUE] = Function(tile_source(launch).key)
+            words[Word.EPILOGUE] = self._called(tile_source(launch))
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
-        source = product_source(step.product)
-        return Function(source.key), words[1:], step.words.tasks
+        return self._called(product_source(step.product)), words[1:], step.words.tasks
+
+    def _called(self, source: native.Source) -> Function:
+        """A kernel in a command: it will be loaded."""
+        self._sources[source.key] = source
+        return Function(source.key)
 
     def _own(self, step: Step) -> list[Any]:
         """Where slot 0 has its memory, and how far it is from one to the next."""

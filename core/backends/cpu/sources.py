@@ -336,16 +336,10 @@ def for_other_sizes(steps: Sequence[Step]) -> Iterable[native.Source]:
     return found.values()
 
 
-def sources_of(
-    steps: Sequence[Step],
-    left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,
-) -> Iterable[native.Source]:
-    """Every kernel that steps call.
-
-    left_out: whether the last of some nested loops calls none of them.
-    """
+def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
+    """Every kernel that steps call."""
     seen: dict[str, native.Source] = {}
-    for step in _called(steps, left_out):
+    for step in _called(steps):
         found: list[native.Source] = []
         if isinstance(step, NestStep):
             found = _sources_of_one(step.launch)
@@ -359,20 +353,14 @@ def sources_of(
     return seen.values()
 
 
-def _called(
-    steps: Sequence[Step],
-    left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,
-    loops: tuple[Loop, ...] = (),
-) -> Iterator[Step]:
-    """Steps, and those within them, but in loops that are left out."""
+def _called(steps: Sequence[Step]) -> Iterator[Step]:
+    """Steps, and those within them."""
     for step in steps:
         if isinstance(step, Loop):
-            inside = (*loops, step)
-            if not left_out(inside):
-                yield from _called(step.body, left_out, inside)
-                yield from _called(getattr(step, "test", ()), left_out, inside)
+            yield from _called(step.body)
+            yield from _called(getattr(step, "test", ()))
         elif isinstance(step, Branch):
             for branch in step.branches:
-                yield from _called(branch, left_out, loops)
+                yield from _called(branch)
         else:
             yield step

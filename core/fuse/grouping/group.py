@@ -30,8 +30,7 @@ def group(
     flow, inner = part.flow, {}
     for node in part.nodes:
         for eq in node.equations:
-            graphs = bodies(eq)
-            if graphs:
+            if eq.graphs and (graphs := bodies(eq)):
                 inner[eq] = tuple([group(g, lowering, chosen) for g in graphs])
     flow.settle()
     owner, built = MappingProxyType(part.owner), MappingProxyType(part.built)

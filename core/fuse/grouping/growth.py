@@ -50,8 +50,11 @@ class Growth(Nodes):
 
     def join_one(self, eq: Equation) -> bool:
         """Lets a cluster whose values an equation reads take it in, if one can."""
+        candidates = self._candidates(eq)
+        if not candidates:
+            return False
         needs = self.needs(eq)
-        for cluster in self._candidates(eq):
+        for cluster in candidates:
             fits = self.order.can_depend(cluster, needs)
             if fits and join(cluster, eq, self.flow):
                 self.own(cluster, eq, needs)
@@ -60,37 +63,38 @@ class Growth(Nodes):
         return False
 
     def _candidates(self, eq: Equation) -> list[Cluster]:
-        found: dict[int, Cluster] = {}
+        """The clusters that make what an equation reads, the last one first."""
+        found: list[Cluster] = []
+        flow, owner = self.flow, self.owner
         for a in eq.inputs:
             if type(a) is not Var:
                 continue
-            source: Any = self.flow.resolve(a)[0]
-            node = self.owner.get(source)
-            if type(node) is Cluster and source not in self.flow.inline:
-                found[node.number] = node
+            source: Any = flow.source(a)
+            node = owner.get(source)
+            if type(node) is Cluster and source not in flow.inline:
+                found.append(node)
         if len(found) < 2:
-            return list(found.values())
-        return [found[number] for number in sorted(found, reverse=True)]
+            return found
+        return sorted(dict.fromkeys(found), key=_number, reverse=True)
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
         """Merges other clusters that made the equation's operands, point for point."""
         if isinstance(eq.op.lowering, (Reduction, Gather)):
             return
-        shape = eq.outputs[0].type.shape
+        shape, flow, owner = eq.outputs[0].type.shape, self.flow, self.owner
         for a in eq.inputs:
-            if a.type.shape != shape or type(a) is not Var:
+            if type(a) is not Var or a.type.shape != shape:
                 continue
-            source: Any
-            source, chain = self.flow.resolve(a)
-            other = self.owner.get(source)
+            source: Any = flow.source(a)
+            other = owner.get(source)
             if (
                 other is not cluster
                 and isinstance(other, Cluster)
                 and other.is_member(source)
-                and source not in self.flow.inline
+                and source not in flow.inline
                 and self.order.can_contract(cluster, other)
             ):
-                self._merge(cluster, other, eq, source, chain)
+                self._merge(cluster, other, eq, source, flow.resolve(a)[1])
 
     def _merge(
         self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: tuple
@@ -147,7 +151,7 @@ class Growth(Nodes):
             for eq in node.equations if isinstance(node, Cluster) else ():
                 (out, *_) = eq.outputs
                 if is_dear(eq) and out in self.owner:
-                    sources = [self.flow.resolve(a)[0] for a in eq.inputs]
+                    sources = [self.flow.source(a) for a in eq.inputs]
                     read = [a.key() if isinstance(a, Lit) else a for a in sources]
                     one = first.setdefault((eq.op, out.type, *read), out)
                     if self.owner.get(one) not in (None, node):
@@ -319,6 +323,10 @@ class Growth(Nodes):
             if isinstance(a, Var) and self.flow.is_view(a):
                 return self.substitute(eq, a, self.copied(a))
         raise AssertionError(f"{eq.op.name} has an operand without an index map")
+
+
+def _number(cluster: Cluster) -> int:
+    return cluster.number
 
 
 def _reductions(cluster: Cluster) -> list[Equation]:

@@ -93,17 +93,18 @@ class Nodes:
 
     def needs(self, eq: Equation) -> list[Node]:
         """The nodes that make what an equation reads."""
-        reads_whole = len(eq.inputs)
-        if self.computes(eq):
-            reads_whole = int(isinstance(eq.op.lowering, Gather))
         nodes: list[Node] = []
-        inline, owner = self.flow.inline, self.owner
+        flow, owner = self.flow, self.owner
         for i, a in enumerate(eq.inputs):
             if type(a) is not Var:
                 continue
-            source: Any = self.flow.resolve(a)[0]
-            if source in inline:
-                nodes += self.makers(a, i < reads_whole)
+            source: Any = flow.source(a)
+            if source in flow.inline:
+                if source in flow.given and source not in flow.kept:
+                    continue
+                whole = not self.computes(eq)
+                whole = whole or (i == 0 and isinstance(eq.op.lowering, Gather))
+                nodes += self.makers(a, whole)
             elif source in owner:
                 nodes.append(owner[source])
         return nodes
@@ -113,7 +114,7 @@ class Nodes:
         as well, that memory if it is read as a `whole`, else what it is made of."""
         flow = self.flow
         owner = self.owner
-        source: Any = flow.resolve(a)[0]
+        source: Any = flow.source(a)
         if source in flow.inline and not (whole and source in flow.kept):
             return [owner[v] for v in flow.sources(source) if v in owner]
         return [owner[source]] if source in owner else []

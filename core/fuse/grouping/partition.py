@@ -100,10 +100,10 @@ class _Partitioner(Growth):
         """A contraction; operands that its loops can't step over are copied."""
         if not self._loops_fit(eq):
             eq = self._with_steps(eq)
-        if not self._loops_fit(eq):
-            self.flow.row_major.add(eq.outputs[0])
             if not self._loops_fit(eq):
-                eq = self._with_copied_operands(eq)
+                self.flow.row_major.add(eq.outputs[0])
+                if not self._loops_fit(eq):
+                    eq = self._with_copied_operands(eq)
         self.alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
@@ -277,7 +277,7 @@ class _Partitioner(Growth):
             if not other.pairs_with(one):
                 continue
             for number, made in ((one.value, other.value), (other.value, one.value)):
-                source = self.flow.resolve(number)[0]
+                source = self.flow.source(number)
                 is_number = isinstance(source, Lit) and not source.type.ndim
                 if (
                     is_number

@@ -226,7 +226,7 @@ def _loaded(cluster: Cluster, v: Var, part: Partition) -> set[Var]:
         u
         for eq in cluster.equations
         for a in eq.inputs
-        if part.flow.resolve(a)[0] is not v
+        if part.flow.source(a) is not v
         for u in part.flow.sources(a)
     }
 

@@ -46,9 +46,13 @@ class Form:
         """Some of a cluster's equations, and the stores of their results."""
         space, words, self.stored = cluster.space, self.words, stored
         words += cluster.form, cluster.reduced, tuple(space.sizes.items()), len(members)
+        entries = None
         for eq in members:
             reduces = isinstance(eq.op.lowering, Reduction)
-            words.append(space.maps[operand_key(eq) if reduces else eq.outputs[0]])
+            where = space.maps[operand_key(eq) if reduces else eq.outputs[0]]
+            # (Most have the map of the one before; equal maps make long words.)
+            words.append(None if where is entries else where)
+            entries = where
             self._computed(eq)
             words.append(self.number(eq.outputs[0]))
         before = None
@@ -68,10 +72,8 @@ class Form:
         words.append(stored_strides(out, self.flow))
 
     def _computed(self, eq: Equation) -> None:
-        out, words, flow = eq.outputs[0], self.words, self.flow
-        words += eq.op, params_key(eq.params), out.type, flow.units.absent(out)
-        words.append(len(eq.inputs))
-        numbers = self._numbers
+        words, flow, numbers = self.words, self.flow, self._numbers
+        words.append(self._kind(eq))
         for a in eq.inputs:
             source, chain = flow.resolve(a)
             words.append(self._views(chain) if chain else ())
@@ -94,13 +96,27 @@ class Form:
             absent = flow.units.absent(source)
             words.append((source.type, absent, stored_strides(source, flow)))
 
-    def _views(self, chain: tuple[Equation, ...]) -> Any:
-        """Views, outermost first, as words."""
+    def _kind(self, eq: Equation) -> int:
+        """What an equation does, whatever it reads, as a number."""
+        known = self.flow.memo.kinds
+        found = known.get(eq)
+        if found is None:
+            out, what = eq.outputs[0], (eq.op, params_key(eq.params), len(eq.inputs))
+            absent = self.flow.units.absent(out)
+            found = known[eq] = self._word((*what, out.type, absent))
+        return found
+
+    def _views(self, chain: tuple[Equation, ...]) -> int:
+        """Views, outermost first, as a number."""
         known = self.flow.memo.views
         found = known.get(chain)
         if found is None:
-            found = known[chain] = tuple(map(self._view, chain))
+            found = known[chain] = self._word(tuple(map(self._view, chain)))
         return found
+
+    def _word(self, what: tuple) -> int:
+        words = self.flow.memo.words
+        return words.setdefault(what, len(words))
 
     def _view(self, eq: Equation) -> tuple:
         x, v, absent = eq.inputs[0], eq.outputs[0], self.flow.units.absent

@@ -88,7 +88,7 @@ def zero_inits(eq: Equation, flow: Dataflow) -> set[int]:
         places = list(range(first, len(eq.inputs)))
     else:
         return set()
-    return {i for i in places if is_zero(flow.resolve(eq.inputs[i])[0])}
+    return {i for i in places if is_zero(flow.source(eq.inputs[i]))}
 
 
 def begin(a: Atom, flow: Dataflow) -> Atom:

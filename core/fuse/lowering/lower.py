@@ -25,7 +25,7 @@ from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.lowering.tiny import is_tiny, kernels_of
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
-from treadle.ir.origin import Origin, origin_of
+from treadle.ir.origin import Origin, Origins
 from treadle.trace import lowering
 from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
 
@@ -41,6 +41,7 @@ class _Lowering:
         self.entries: list[KernelEntry] = []
         self.within: dict[Var, Within] = {}
         self.makers: dict[Var, Origin] = {}
+        self.origins = Origins()
         self.filled: set[Var] = set()
 
     def run(self) -> Kernels:
@@ -70,7 +71,7 @@ class _Lowering:
         if isinstance(kernel, Launch) and not any(v.type.size for v in writes(kernel)):
             return
         names = tuple([eq.op.name for eq in equations])
-        origins = tuple(map(origin_of, equations))
+        origins = tuple(map(self.origins.of, equations))
         for eq, origin in zip(equations, origins, strict=True):
             self.makers.update(dict.fromkeys(eq.outputs, origin))
         for k in kernels_of(kernel, self.flow):

@@ -29,9 +29,11 @@ _MANY_ROWS = 1 << 15
 def settle_rows(launch: Launch, equations: Sequence[Equation], flow: Dataflow) -> None:
     """Asks whether the rows of a nest whose length is open have one element, if that
     matters."""
+    if launch.nest.axis != "inner" or not is_dim(launch.inner):
+        return
     body = launch.nest.body
     reductions = [i for i in body if is_reduction(i)]
-    if launch.nest.axis != "inner" or not reductions or not is_dim(launch.inner):
+    if not reductions:
         return
     sizes = math.prod(launch.outer), launch.inner
     settled(_many_rows_of_one, sizes)

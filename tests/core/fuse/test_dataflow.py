@@ -141,6 +141,26 @@ def test_sources_of_inline_values_are_what_they_are_made_of() -> None:
     assert flow.sources(graph.outputs[0]) == {made(graph, "tanh")}
 
 
+def test_sources_are_those_of_the_equation_that_makes_a_value_now() -> None:
+    graph, flow = flow_of(lambda n, m: (n + m) * 2.0, np.float32(1), np.float32(2))
+    n, m = graph.inputs
+    assert flow.sources(graph.outputs[0]) == {n, m}
+    old = equation(graph, "add")
+    flow.replace(old, Equation(old.op, (n, n), old.params, old.outputs))
+    assert flow.sources(graph.outputs[0]) == {n}
+
+
+def test_numbers_of_arguments_alone_are_given() -> None:
+    def function(n: Any, x: Any) -> Any:
+        power = 1.0 - n * n
+        return power, tnp.sum(x) + power, x[0] + n, tnp.arange(3) * 2
+
+    graph, flow = flow_of(function, np.float32(3), X)
+    makers = [flow.maker.get(v) for v in flow.given]
+    assert sorted([eq.op.name for eq in makers if eq]) == ["mul", "sub"]
+    assert set(graph.inputs) <= flow.given
+
+
 def test_final_readers_look_through_views_and_inline_values() -> None:
     def function(x: Any) -> Any:
         y = tnp.tanh(x)

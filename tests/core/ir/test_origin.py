@@ -12,7 +12,11 @@ import treadle.numpy as tnp
 from treadle.backends import plans
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import build, stages
+from treadle.ir.graph import Equation
+from treadle.ir.origin import Origin, Origins
+from treadle.ops.arithmetic import neg
 from treadle.plan.steps import Plan, walk
+from treadle.scopes import Source, in_backward
 
 TARGET = CPUTarget()
 SHIFTED = "\n\n\n"
@@ -55,6 +59,19 @@ def test_each_step_knows_the_lines_of_its_operations() -> None:
     assert found["scan"] == {"program.py:8"}
     assert found["exp"] == {"program.py:9"}
     assert all(len(v) == 1 for k, v in found.items() if k != "convert")
+
+
+def test_equal_lines_with_other_names_around_are_apart() -> None:
+    one, other = Source("file.py:1", "encoder"), Source("file.py:1", "decoder")
+    back = in_backward(one)
+    first, second, third, again = [
+        Equation(neg, (), {}, (), source) for source in (one, other, back, one)
+    ]
+    origins = Origins()
+    assert origins.of(first) == Origin("file.py:1", "encoder")
+    assert origins.of(second) == Origin("file.py:1", "decoder")
+    assert origins.of(third) == Origin("file.py:1", "encoder", True)
+    assert origins.of(again) is origins.of(first)
 
 
 def test_buffers_know_what_they_were_made_for() -> None:

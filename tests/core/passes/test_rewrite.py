@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import treadle as td
@@ -12,6 +14,7 @@ from treadle.arraytype import ArrayType
 from treadle.ir.check import check
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ops.arithmetic import add, mul
+from treadle.ops.reduce import reduce_prod, reduce_sum
 from treadle.ops.unary import cos, sin
 from treadle.passes.rewrite import (
     Rewriter,
@@ -23,6 +26,7 @@ from treadle.passes.rewrite import (
     shared,
 )
 from treadle.scopes import Source
+from treadle.trace.lowering import Reduction
 
 X = array(3)
 TYPE = ArrayType((3,), np.dtype(np.float32))
@@ -39,6 +43,21 @@ class Cosines(Rewriter):
         (self.values[eq.outputs[0]],) = self.emit(cos, inputs, {}, eq.source)
 
 
+class Products(Rewriter):
+    """Writes products for sums; asked about reductions alone."""
+
+    concerns = Reduction
+
+    def equation(self, eq: Equation) -> None:
+        if eq.graphs:
+            self.keep(eq)
+            return
+        assert eq.op is reduce_sum
+        inputs = [self.read(a) for a in eq.inputs]
+        out = self.emit(reduce_prod, inputs, eq.params, eq.source)
+        (self.values[eq.outputs[0]],) = out
+
+
 def loop(x: np.ndarray) -> object:
     return td.scan(lambda c, r: (tnp.sin(c) * r, None), x, tnp.ones(2))[0]
 
@@ -51,6 +70,28 @@ def test_a_graph_without_changes_is_the_same() -> None:
         graph = traced(function, X)
         assert Rewriter.apply(graph) is graph
         assert Cosines.apply(graph) is graph
+
+
+def test_a_pass_is_asked_about_what_concerns_it_in_nested_graphs_too() -> None:
+    def body(c: Any, r: Any) -> Any:
+        return tnp.sin(c) + tnp.sum(c * r), None
+
+    def function(x: Any) -> Any:
+        total = tnp.sum(tnp.exp(x)) + 1
+        return td.scan(body, x, tnp.ones(2))[0] * total, tnp.cos(x)
+
+    graph = traced(function, X)
+    found = Products.apply(graph)
+    check(found)
+    inner = equation(found, "scan").params["graph"]
+    for one in (found, inner):
+        names = [eq.op.name for eq in one.equations]
+        assert "reduce_prod" in names and "reduce_sum" not in names
+    assert equation(found, "add").inputs[0] is equation(found, "reduce_prod").outputs[0]
+    for name in ("exp", "cos"):
+        assert equation(found, name) is equation(graph, name)
+    unchanged = traced(lambda x: td.scan(lambda c, r: (c * r, None), x, x)[0], X)
+    assert Products.apply(unchanged) is unchanged
 
 
 def test_readers_of_what_changed_are_written_anew() -> None:

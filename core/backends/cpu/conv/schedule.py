@@ -61,7 +61,7 @@ def launched(
 
     plan: a function of a module (see `treadle.late`).
     """
-    if not sizes_in(spec):
+    if not any(map(is_dim, parts(spec))):
         return of_fixed(plan, how, spec)
     args = plan, how, *parts(spec)
     # Their table of steps has a row for each channel, if these are few.

@@ -236,9 +236,9 @@ class Body:
 
     def _indices(self, i: int) -> list[tuple[int, str]]:
         """The gather (or scatter) indices of a load (store), with their strides."""
-        instr = self.nest.body[i]
-        args = instr.args[1:] if is_store(instr) else instr.args
-        return list(zip(args, self._access(i).gathers, strict=True))
+        instr, gathers = self.nest.body[i], self._access(i).gathers
+        args = instr.args[1:] if gathers and is_store(instr) else instr.args
+        return list(zip(args, gathers, strict=True)) if gathers else []
 
     def _access(self, i: int) -> Access:
         return self.arguments.accesses[self.nest.body[i].attr]

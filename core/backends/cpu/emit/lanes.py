@@ -88,8 +88,7 @@ def bits(kind: str) -> int:
 def literal(number: Number, kind: str, lanes: int = 1) -> str:
     """A constant as IR text, splat over the lanes."""
     if kind == "float":
-        with np.errstate(over="ignore"):
-            number = float(np.float32(number))
+        number = _single(number)
     if kind in _FLOATS:
         text = "0x" + struct.pack(">d", float(number)).hex().upper()
     elif kind == "i1":
@@ -99,6 +98,17 @@ def literal(number: Number, kind: str, lanes: int = 1) -> str:
         wrapped = int(number) & ((1 << width) - 1)
         text = str(wrapped - (1 << width) if wrapped >> (width - 1) else wrapped)
     return text if lanes == 1 else f"splat ({kind} {text})"
+
+
+_SINGLE, _LARGE = struct.Struct("f"), 3e38
+
+
+def _single(number: Number) -> float:
+    """The nearest number that a float has."""
+    if type(number) is float and abs(number) < _LARGE:
+        return _SINGLE.unpack(_SINGLE.pack(number))[0]
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
 
 
 @record(slots=True, eq=False)
@@ -269,6 +279,8 @@ def matched(x: Value | Number, y: Value | Number) -> tuple[Value, Value]:
         return x, y
     if not isinstance(y, Value):
         return x, x.like(y)
+    if x.lanes == y.lanes:
+        return x, y
     lanes = max(x.lanes, y.lanes)
     return x.splat(lanes), y.splat(lanes)
 

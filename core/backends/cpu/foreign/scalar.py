@@ -23,8 +23,8 @@ _DTYPES = {
     **{"float": "float32", "double": "float64"},
     **{"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"},
 }
-_NAME = re.compile(r'@(?:"([^"]+)"|([-\w$.]+))')
-_GROUP = re.compile(r"\s#\d+(?=[\s{,)]|$)")
+_NAME = r'@(?:"([^"]+)"|([-\w$.]+))'  # (not compiled here: few programs need them)
+_GROUP = r"\s#\d+(?=[\s{,)]|$)"
 _EXTERNAL = "external"
 
 
@@ -66,7 +66,7 @@ def _code(text: str, module: Any) -> ScalarCode:
         *[_plain(str(g)) for g in module.global_variables],
         *[_internal(_plain(str(f))) for f in defined],
     ]
-    body = _NAME.sub(lambda m: _renamed(m, own, stem), "\n".join(pieces))
+    body = re.sub(_NAME, lambda m: _renamed(m, own, stem), "\n".join(pieces))
     if "!" in body:
         raise ValueError("metadata (`!…`) is not supported")
     return ScalarCode(
@@ -98,7 +98,7 @@ def _signature(entry: Any) -> tuple[str, list[str]]:
 def _plain(text: str) -> str:
     """Without comments and groups of attributes, which are numbered by module."""
     lines = [x for x in text.splitlines() if not x.startswith(";")]
-    return _GROUP.sub("", "\n".join(lines))
+    return re.sub(_GROUP, "", "\n".join(lines))
 
 
 def _internal(text: str) -> str:

@@ -289,6 +289,10 @@ class ProgramBuilder:
             if type(operand) is int:
                 template.append(_signed(operand) if operand >> 63 else operand)
                 continue
+            if type(operand) is Slot and not operand.dynamic:
+                slots.append(i | operand.index << 32)
+                template.append(operand.offset)
+                continue
             if isinstance(operand, Function):
                 place = len(self._words) + HEADER_WORDS + i
                 self._functions.append((place, operand.key))
