@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -32,6 +33,58 @@ def waves(np: Any, scan: Function, *fields: Any) -> Any:
         return (e.at[1:-1, 1:-1].add(0.5 * (along - across)), hx, hy), None
 
     return scan(step, fields, None, length=100)[0]
+
+
+def windows() -> Iterator[Any]:
+    """Windows along lines, and gradients of them."""
+    line, images = normal(1_000_000), normal(8, 3, 224, 224)
+
+    def of(lax: Any, op: Any, initial: float, size: tuple[int, ...], x: Any) -> Any:
+        return lax.reduce_window(x, initial, op, size, (1,) * len(size), "SAME")
+
+    for name, ours, theirs, initial in (
+        ("maxima", td.lax.max, lax.max, -np.inf),
+        ("sums", td.lax.add, lax.add, 0.0),
+    ):
+        for title, size, x in (
+            ("3 along 1000000", (3,), line),
+            ("3x3 of images with channels first", (1, 1, 3, 3), images),
+        ):
+            mine = partial(of, td.lax, ours, initial, size)
+            other = partial(of, lax, theirs, initial, size)
+            yield f"{name} of windows of {title}", mine, other, (x,)
+        yield (
+            f"gradient of {name} of windows of 3 along 1000000",
+            td.grad(
+                lambda x, f=ours, i=initial: tnp.sum(of(td.lax, f, i, (3,), x) ** 2)
+            ),
+            jax.grad(
+                lambda x, f=theirs, i=initial: jnp.sum(of(lax, f, i, (3,), x) ** 2)
+            ),
+            (line,),
+        )
+
+
+def moved() -> dict[str, tuple[Function, *tuple[np.ndarray, ...]]]:
+    """Elements that change places: rows made of columns, small squares, rolled ones."""
+    return {
+        "3x100000 transposed, bytes": (
+            lambda np, x: np.array(x.T),
+            rng.integers(0, 255, (3, 100_000), dtype="uint8"),
+        ),
+        "4x4x32x32x32 with the last two exchanged": (
+            lambda np, x: np.array(np.swapaxes(x, -1, -2)),
+            normal(4, 4, 32, 32, 32),
+        ),
+        "channels of images of bytes last, as floats": (
+            lambda np, x: np.moveaxis(x, 1, -1).astype("float32") - 128,
+            rng.integers(0, 255, (8, 3, 224, 224), dtype="uint8"),
+        ),
+        "100000 numbers rolled by a traced one": (
+            lambda np, x, n: np.roll(x, n),
+            *(normal(100_000), np.int32(5)),
+        ),
+    }
 
 
 def rows() -> Iterator[Any]:
@@ -108,8 +161,9 @@ def rows() -> Iterator[Any]:
         "conjugates of 500x500 transposed": (lambda np, z: np.conj(z.T), wave),
         "complex 500x500 with a row set": (lambda np, z: z.at[5].set(0), wave),
     }
-    for title, (function, *arrays) in functions.items():
+    for title, (function, *arrays) in (functions | moved()).items():
         yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)
+    yield from windows()
     fields = tuple(normal(256, 256) / 100 for _ in range(3))
     ours, theirs = partial(waves, tnp, td.scan), partial(waves, jnp, lax.scan)
     yield "waves on a grid of 256x256, 100 steps", ours, theirs, fields

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+import treadle as td
 import treadle.numpy as tnp
 
 Function = Callable[..., Any]
@@ -74,3 +76,28 @@ def rows() -> Iterator[Any]:
     }
     for title, (function, *arrays) in functions.items():
         yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)
+    yield from draws()
+
+
+def draws() -> Iterator[Any]:
+    """Random numbers that loops draw, and orders of them."""
+    functions: dict[str, Callable[[Any, Any], Any]] = {
+        "10 of 100000 drawn without replacement": lambda draw, key: draw.categorical(
+            key, np.zeros(100_000, "float32"), shape=(10,), replace=False
+        ),
+        "100000 binomial numbers": lambda draw, key: draw.binomial(
+            key, 10.0, 0.3, (100_000,)
+        ),
+        "100000 numbers of Poisson's": lambda draw, key: draw.poisson(
+            key, 3.0, (100_000,)
+        ),
+    }
+    for title, function in functions.items():
+
+        def ours(words: Any, function: Any = function) -> Any:
+            return function(td.rng, td.rng.wrap_key_data(words))
+
+        def theirs(words: Any, function: Any = function) -> Any:
+            return function(jax.random, jax.random.wrap_key_data(words))
+
+        yield title, ours, theirs, (np.array([0, 1], "uint32"),)

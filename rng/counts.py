@@ -73,10 +73,11 @@ def _binomial(key: Key, n: Any, p: Any, *, shape: tuple[int, ...]) -> Array:
     q = tnp.where(tnp.isnan(q) | (q < 0), 0.01, q)
     few = no_number | (n * q <= 10)
     n = tnp.floor(n)
-    counted = _waited(key, tnp.where(few, n, 0), q, shape)
+    # Nothing is waited for, and nothing drawn again, for numbers of the other kind.
+    counted = _waited(key, tnp.where(few, n, -1), q, shape)
     # Each number comes from one of the two, so that they may share a key.
     many = _transformed(
-        clone(key), tnp.where(few, 1e4, n), tnp.where(few, 0.5, q), shape
+        clone(key), tnp.where(few, 1e4, n), tnp.where(few, 0.5, q), few, shape
     )
     found = tnp.where(few, counted, many)
     found = tnp.where(tnp.isinf(n), n, tnp.where(rare, found, n - found))
@@ -101,8 +102,8 @@ def _waited(key: Key, n: Any, p: Any, shape: tuple[int, ...]) -> Any:
     return while_loop(more, step, start)[1] - 1
 
 
-def _transformed(key: Key, n: Any, p: Any, shape: tuple[int, ...]) -> Any:
-    """Transformed rejection [1].
+def _transformed(key: Key, n: Any, p: Any, unread: Any, shape: tuple[int, ...]) -> Any:
+    """Transformed rejection [1], but for numbers that are not read.
 
     [1] W. Hörmann, The generation of binomial random variates, Journal of Statistical
         Computation and Simulation 46 (1993).
@@ -136,7 +137,7 @@ def _transformed(key: Key, n: Any, p: Any, shape: tuple[int, ...]) -> Any:
         accepted = ((edge >= 0.07) & (v <= limit)) | ((k >= 0) & (k <= n) & exact)
         return key, tnp.where(accepted, k, found), done | accepted
 
-    start = (key, tnp.full_like(p, -1), tnp.zeros(shape, bool))
+    start = (key, tnp.full_like(p, -1), unread)
     return while_loop(lambda s: ~s[2].all(), step, start)[1]
 
 

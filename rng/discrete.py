@@ -131,8 +131,8 @@ def _different(
             f"replacement, for logits of shape {logits.shape}{at(user_source())}"
         )
     noise = gumbel(key, logits.shape, dtypes.to_float(logits.dtype), mode)
-    order = tnp.argsort(tnp.moveaxis(logits + noise, axis, 0), 0, descending=True)
-    return order[:draws].reshape(shape)
+    order = tnp.top_k(logits + noise, draws, axis)[1]
+    return tnp.moveaxis(order, axis, 0).reshape(shape)
 
 
 def choice(

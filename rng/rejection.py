@@ -197,7 +197,7 @@ def _poisson(key: Key, lam: Any, *, shape: tuple[int, ...]) -> Array:
     small = tnp.isnan(lam) | (lam < 10)
     few = _counted(key, tnp.where(small, lam, 0.0), shape)
     # Each number comes from one of the two, so that they may share a key.
-    many = _transformed(clone(key), tnp.where(small, 1e5, lam), shape)
+    many = _transformed(clone(key), tnp.where(small, 1e5, lam), small, shape)
     return tnp.where(lam == 0, 0, tnp.where(small, few, many))
 
 
@@ -219,8 +219,8 @@ def _counted(key: Key, lam: Any, shape: tuple[int, ...]) -> Any:
     return while_loop(more, step, start)[1] - 1
 
 
-def _transformed(key: Key, lam: Any, shape: tuple[int, ...]) -> Any:
-    """Transformed rejection [1].
+def _transformed(key: Key, lam: Any, unread: Any, shape: tuple[int, ...]) -> Any:
+    """Transformed rejection [1], but for numbers that are not read.
 
     [1] W. Hörmann, The transformed rejection method for generating Poisson random
         variables, Insurance: Mathematics and Economics 12 (1993).
@@ -245,6 +245,6 @@ def _transformed(key: Key, lam: Any, shape: tuple[int, ...]) -> Any:
         accepted = ((edge >= 0.07) & (v <= limit)) | (~rejected & exact)
         return key, tnp.where(accepted, k, found), done | accepted
 
-    start = (key, tnp.full(shape, -1.0), tnp.zeros(shape, bool))
+    start = (key, tnp.full(shape, -1.0), unread)
     found = while_loop(lambda s: ~s[2].all(), step, start)[1]
     return found.astype(tnp.int32)

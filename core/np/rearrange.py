@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim, same_shape
+from treadle.dims import hint, is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.binary import mod
 from treadle.np.index import counted
@@ -29,6 +30,7 @@ from treadle.np.search import searchsorted
 from treadle.np.shapes import ravel, reshape
 from treadle.ops import cumulative
 from treadle.ops import shape as ops
+from treadle.ops.dynamic import dynamic_slice_axis
 from treadle.ops.movement import broadcast_in_dim
 from treadle.run.array import Array
 from treadle.trace.value import Tracer, Value, typeof
@@ -102,6 +104,10 @@ def _repeat_to(x: Any, repeats: Any, axis: int, total: int) -> Any:
     return take(x, as_array(places), axis, mode="clip")
 
 
+_ROW = 16
+"""Elements that are better moved by rows: a vector of them."""
+
+
 def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
     """Moves elements along axes; what leaves at the end comes in at the start."""
     x = operand("roll", x)
@@ -131,13 +137,18 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
 
 
 def _rolled_by(x: Any, axis: int, n: int, by: Any) -> Any:
-    """By a number that is traced."""
+    """By a number that is traced: rows are taken from their places; single elements, or
+    a few, from the array behind itself."""
     if none(n):
         return x
+    if typeof(by).dtype == dtypes.bool_:
+        by = cast(by, dtypes.int32)
     if dtypes.is_integer(typeof(by).dtype):
         by = moved_inside(by, n, "wrap")
-    places = as_array(counted(n)) - by
-    return take(x, mod(places, n), axis)
+    if math.prod([hint(m) for m in typeof(x).shape[axis + 1 :]]) >= _ROW:
+        return take(x, mod(as_array(counted(n)) - by, n), axis)
+    twice = ops.concatenate(x, x, axis=axis)
+    return dynamic_slice_axis(twice, n - as_array(by), n, axis)
 
 
 def _rolled(x: Any, axis: int, n: int, by: int) -> Any:

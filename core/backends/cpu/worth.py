@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from treadle.backends.cpu.emit.known import entry_and_columns
+from treadle.backends.cpu.emit.known import COLUMNS, entry_and_columns
 from treadle.backends.cpu.emit.points import POINTS
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
 from treadle.backends.cpu.emit.wide import WIDE
@@ -38,7 +38,7 @@ def gains_much(launch: Launch, entry: str) -> bool:
     if not launch.whole or reads_back(nest):
         return True
     name, columns = entry_and_columns(entry.removeprefix(WIDE))
-    if name == POINTS or has_short_rows(nest):
+    if name == POINTS or name.startswith(COLUMNS) or has_short_rows(nest):
         each = _A_ROW
     elif columns and name == "task":
         each = _KNOWN * instructions(nest)

@@ -24,7 +24,7 @@ from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.loops import zero_inits
 from treadle.fuse.lowering.products import product, product_with_epilogue
 from treadle.fuse.lowering.running import running_launch
-from treadle.fuse.lowering.windows import window_launch
+from treadle.fuse.lowering.windows import window_launches
 from treadle.fuse.order import Node
 from treadle.fuse.roles import stored_members
 from treadle.ir.graph import Equation, Graph, Lit, Var
@@ -186,17 +186,17 @@ class _Partitioner(Growth):
         self.alone(eq)
 
     def _nest(self, eq: Equation) -> None:
-        """What has a nest that fuses with nothing; operands whose views have no such
+        """What has nests that fuse with nothing; operands whose views have no such
         loops are copied first."""
         (out,) = eq.outputs
         if out.type.size and not all(a.type.size for a in eq.inputs):
-            self.built[eq] = filled(_of_nothing(eq), out, self.flow)
+            self.built[eq] = [filled(_of_nothing(eq), out, self.flow)]
         elif out.type.size:
-            launch = _NESTS[type(self.flow.lowering(eq))]
-            found = launch(eq, self.flow)
+            launches = _NESTS[type(self.flow.lowering(eq))]
+            found = launches(eq, self.flow)
             if found is None:
                 eq = self.with_plain_operands(eq)
-                found = launch(eq, self.flow)
+                found = launches(eq, self.flow)
                 assert found is not None, f"{eq.op.name} has no loops"
             self.built[eq] = found
         self.alone(eq)
@@ -374,11 +374,16 @@ def _finds_place(eq: Equation) -> bool:
     return isinstance(how, Reduction) and how.finds_place
 
 
-_NESTS: dict[type[Lowering], Callable[[Equation, Dataflow], Launch | None]] = {
-    Window: window_launch,
-    Running: running_launch,
+def _running(eq: Equation, flow: Dataflow) -> list[Launch] | None:
+    found = running_launch(eq, flow)
+    return None if found is None else [found]
+
+
+_NESTS: dict[type[Lowering], Callable[[Equation, Dataflow], list[Launch] | None]] = {
+    Window: window_launches,
+    Running: _running,
 }
-"""What writes the nest of work that fuses with nothing."""
+"""What writes the nests of work that fuses with nothing."""
 
 _OTHERS: dict[type[Lowering], Callable[[_Partitioner, Equation], None]] = {
     Join: _Partitioner._join,

@@ -169,9 +169,8 @@ class _Lowering:
         self.add(launch, [eq], alone=True)
 
     def _nest(self, eq: Equation) -> None:
-        found = self.groups.built.get(eq)
-        if found is not None:
-            self.add(found, [eq], alone=True)
+        for launch in self.groups.built.get(eq, ()):
+            self.add(launch, [eq], alone=True)
 
     def _order(self, eq: Equation) -> None:
         (keys,), (out,) = eq.inputs, eq.outputs

@@ -416,7 +416,9 @@ def finish(
     mids = [group for run in mid for group in coalesce(run, accesses, sizes)]
     if inner is None:
         given = choose and choose(outers, sizes)
-        chosen = given or contiguous(outers, sizes, accesses, body.flow.chosen)
+        chosen = given or contiguous(
+            outers, sizes, accesses, body.flow.chosen, 0 if serial else len(body.instrs)
+        )
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
         if chosen and fills(chosen, sizes):

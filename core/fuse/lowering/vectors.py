@@ -17,6 +17,11 @@ NEAR = 16
 apart for a vector of several rows. Those among which a device doesn't choose always
 are."""
 
+MOST_COLUMNS = 8
+"""Elements of rows that vectors of whole columns are put together to."""
+MOST_INSTRUCTIONS = 64
+"""Of such a nest, times its columns: they are written for each of them."""
+
 FEW = (3, 4)
 """Steps along a row of elements that are better loaded with those between them."""
 
@@ -47,15 +52,20 @@ def contiguous(
     sizes: dict[int, int],
     accesses: list[Access],
     least: int,
+    instructions: int,
 ) -> list[int]:
     """The innermost group; if that does not fill a vector, a longer one along which
     elements of another array follow each other, unless those of a short row are near
-    each other anyway (`NEAR`). least: bytes of elements that are chosen."""
+    each other anyway (`NEAR`), or rows are made of columns. least: bytes of elements
+    that are chosen. instructions: of the nest; 0 if its rows come in order."""
     chosen = innermost(groups, sizes)
     if not groups or fills(chosen, sizes):
         return chosen
+    few = 0 < instructions * hint(extent(chosen, sizes)) <= MOST_INSTRUCTIONS
+    if few and makes_rows(groups, sizes, accesses):
+        return chosen
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
-    near = NEAR if all([a.dtype.itemsize >= least for a in accesses]) else 0
+    near = NEAR if near_least(accesses, least) else 0
     for group in reversed(groups):
         follows = any(
             [
@@ -67,6 +77,38 @@ def contiguous(
         if follows and hint(extent(group, sizes)) >= 2 * FILLS:
             return group
     return chosen
+
+
+def near_least(accesses: list[Access], least: int) -> bool:
+    return all([a.dtype.itemsize >= least for a in accesses])
+
+
+def makes_rows(
+    groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
+) -> bool:
+    """Whether rows of a few elements are stored one behind the other, and made of
+    columns that lie along the loop around them, each behind the other."""
+    *_, around, row = [[], *groups]
+    columns = hint(extent(row, sizes))
+    if not around or not 1 < columns <= MOST_COLUMNS:
+        return False
+    if hint(extent(around, sizes)) < 2 * FILLS:
+        return False
+    apart = False
+    for a in accesses:
+        if a.atom is None:
+            continue
+        steps = {d: hint(step) for d, step in a.strides}
+        along, down = steps.get(row[-1], 0), steps.get(around[-1], 0)
+        behind = (along, down) == (1, columns)
+        if a.gathers or (a.store and not behind):
+            return False
+        is_apart = down == 1 and abs(along) > 2
+        is_simple = (along, down) in ((0, 0), (1, 0), (0, 1))
+        if not (behind or is_apart or is_simple):
+            return False
+        apart = apart or is_apart
+    return apart
 
 
 def turned_last(

@@ -3,6 +3,10 @@
 Nothing is padded in memory. Along an axis on which windows reach beyond the array, an
 index is moved inside before it is used; what was outside then counts as padding, or
 (for extremes) is a second look at an element of the window, which changes nothing.
+
+Vectors along such an axis, which images with channels first and signals have, would be
+loaded one by one: there the result is three blocks, and only what is at the ends moves
+indices.
 """
 
 from __future__ import annotations
@@ -10,12 +14,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import never_positive
+from treadle.dims import is_dim, never_positive
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -37,9 +41,12 @@ _FEW = 9
 the same for all channels of a pixel is then found once, and nothing is kept in
 vectors between turns."""
 
+_LEAST_INSIDE = 16
+"""Elements of a row that are worth a nest of their own."""
 
-def window_launch(eq: Equation, flow: Dataflow) -> Launch | None:
-    """The nest of an op of `treadle.ops.window`; None if an operand must be copied
+
+def window_launches(eq: Equation, flow: Dataflow) -> list[Launch] | None:
+    """The nests of an op of `treadle.ops.window`; None if an operand must be copied
     first."""
     how = eq.op.lowering
     assert isinstance(how, Window)
@@ -47,7 +54,44 @@ def window_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     if operands is None:
         return None
     strided = dict(zip(eq.inputs, operands, strict=True))
-    return _LAUNCHES[how.what](_Windows(eq, flow, how.what, strided))
+    found = []
+    for block in _blocks(eq, how.what):
+        launch = _LAUNCHES[how.what](_Windows(eq, flow, how.what, strided, block))
+        if launch is None:
+            return None
+        found.append(launch)
+    return found
+
+
+class _Block(NamedTuple):
+    """A part of the result: `size` elements along a spatial axis, from `first` on."""
+
+    axis: int
+    first: int
+    size: int
+
+
+def _blocks(eq: Equation, what: str) -> list[_Block | None]:
+    """The parts of a result that have nests of their own: along the axis of vectors
+    what is at its ends, and between them, where no window and no element of one is
+    outside; None is all of the result. Each number is found as it is otherwise, so
+    results of open lengths may be whole."""
+    shape, params = eq.outputs[0].type.shape, eq.params
+    axis = next((i for i in reversed(range(len(shape))) if shape[i] != 1), 0)
+    if what == "pick" or axis in (0, len(shape) - 1) or is_dim(shape[axis]):
+        return [None]
+    n, m, i = eq.inputs[0].type.shape[axis], shape[axis], axis - 1
+    w, s, (low, _) = (params[k][i] for k in ("window", "strides", "padding"))
+    if is_dim(n) or (what == "put" and s > 1):
+        return [None]
+    first, last = -(-low // s), (n - w + low) // s
+    if what == "put":
+        first, last = w - 1 - low, n - 1 - low
+    first, end = max(first, 0), min(last + 1, m)
+    if end - first < _LEAST_INSIDE or (first, end) == (0, m):
+        return [None]
+    pairs = itertools.pairwise((0, first, end, m))
+    return [_Block(i, a, b - a) for a, b in pairs if a < b]
 
 
 @record
@@ -63,12 +107,14 @@ class _Axis:
 
 @record
 class _Windows:
-    """The loops over a result of shape (N, *spatial, C), and its windows' elements."""
+    """The loops over a result of shape (N, *spatial, C), or a block of it, and its
+    windows' elements."""
 
     eq: Equation
     flow: Dataflow
     what: str
     operands: dict[Atom, Strided]
+    block: _Block | None = None
     space: Space = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,6 +124,12 @@ class _Windows:
         self.out = self.eq.outputs[0]
         self.space = Space(self.flow.units)
         self.entries = self.space.index(self.out)
+        if self.block is not None:
+            axis, first, size = self.block
+            entries = list(self.entries)
+            self.space.sizes[entries[axis + 1].terms[0][0]] = size
+            entries[axis + 1] = shifted(entries[axis + 1], first)
+            self.entries = tuple(entries)
         self.mid: list[int] = []
         self.turns: list[tuple[Affine, ...]] = []
 
@@ -117,10 +169,16 @@ class _Windows:
         """Where in the operand an element of a window is."""
         found = []
         for i, (n, m, w) in enumerate(self._extents()):
-            (low, _), stride = self.padding[i], self.strides[i]
+            (low, _), stride, (top, end) = (
+                self.padding[i],
+                self.strides[i],
+                self.rows(i, m),
+            )
             first = shifted(scaled(self.entries[i + 1], stride), -low)
             entry = plus(first, turn[i])
-            if never_positive(low) and never_positive((m - 1) * stride - low + w - n):
+            if never_positive(low - top * stride) and never_positive(
+                (end - 1) * stride - low + w - n
+            ):
                 found.append(_Axis(entry))
             else:
                 found.append(self.moved(self.written.iota(entry, _INDEX), n))
@@ -130,8 +188,14 @@ class _Windows:
         """Whether the first element of a window is no padding; None if all are."""
         result = None
         for i, (n, m, _) in enumerate(self._extents()):
-            (low, _), stride = self.padding[i], self.strides[i]
-            if never_positive(low) and never_positive((m - 1) * stride - low - n + 1):
+            (low, _), stride, (top, end) = (
+                self.padding[i],
+                self.strides[i],
+                self.rows(i, m),
+            )
+            if never_positive(low - top * stride) and never_positive(
+                (end - 1) * stride - low - n + 1
+            ):
                 continue
             entry = shifted(scaled(self.entries[i + 1], stride), -low)
             axis = self.moved(self.written.iota(entry, _INDEX), n)
@@ -153,6 +217,13 @@ class _Windows:
         shapes = self.eq.inputs[0].type.shape, self.out.type.shape
         n, m = (shape[1:-1] for shape in shapes)
         return list(zip(n, m, self.sizes, strict=True))
+
+    def rows(self, i: int, m: int) -> tuple[int, int]:
+        """From where to where the result has m elements along a spatial axis, or the
+        block some of them."""
+        if self.block is None or self.block.axis != i:
+            return 0, m
+        return self.block.first, self.block.first + self.block.size
 
     def moved(self, index: int, size: int) -> _Axis:
         number, inside = self.written.place(index, _INDEX, size - 1, True)
@@ -202,6 +273,10 @@ class _Windows:
         k = body.access(Access(self.out, self.out.type.dtype, offset, where, True))
         body.instr("store", (value,), self.out.type.dtype, k)
         kept = [d for a in self.entries for d, _ in a.terms]
+        if self.block is not None and self.block.size < _LEAST_INSIDE:
+            # Rows are better side by side than a few elements of one.
+            ends = [d for d, _ in self.entries[self.block.axis + 1].terms]
+            kept = [*ends, *(d for d in kept if d not in ends)]
         if not self.mid:
             return finish(body, sizes, kept, [], None, "inner")
         inner = innermost([[d] for d in kept], sizes)
@@ -315,7 +390,7 @@ def _put(w: _Windows) -> Launch:
     dtype, found = w.out.type.dtype, []
     for turn in w.turns:
         axes = [
-            w.moved(_window(w, i, back), n)
+            _window(w, i, back, n)
             for i, (n, back) in enumerate(zip(ct.type.shape[1:-1], turn, strict=True))
         ]
         belongs = w.inside(axes)
@@ -333,27 +408,34 @@ def _put(w: _Windows) -> Launch:
     return w.launch(w.reduced("sum", found, dtype))
 
 
-def _window(w: _Windows, i: int, back: Affine) -> int:
-    """One of the windows that an element may be in, along spatial axis i: so many
-    before the last."""
-    body, stride = w.written, w.strides[i]
-    entry = shifted(w.entries[i + 1], w.padding[i][0])
-    back = scaled(back, -1)
+def _window(w: _Windows, i: int, back: Affine, count: int) -> _Axis:
+    """One of the windows that an element may be in, along spatial axis i, of `count`:
+    so many before the last."""
+    body, stride, (low, _) = w.written, w.strides[i], w.padding[i]
+    entry, back = shifted(w.entries[i + 1], low), scaled(back, -1)
     if stride == 1:
-        return body.iota(plus(entry, back), _INDEX)
+        top, end = w.rows(i, w.out.type.shape[i + 1])
+        entry, before = plus(entry, back), w.sizes[i] - 1
+        if never_positive(before - low - top) and never_positive(end + low - count):
+            return _Axis(entry)
+        return w.moved(body.iota(entry, _INDEX), count)
     # Vectors of 32-bit integers divide faster.
-    dtype = dtypes.of_index(w.out.type.shape[i + 1] + abs(w.padding[i][0]))
+    dtype = dtypes.of_index(w.out.type.shape[i + 1] + abs(low))
     position, step = body.iota(entry, dtype), body.number(stride, dtype)
     last = body.instr(scalar.DIV, (position, step), dtype)
     last = body.instr(scalar.CONVERT, (last,), _INDEX)
-    return body.instr(scalar.ADD, (last, body.iota(back, _INDEX)), _INDEX)
+    number = body.instr(scalar.ADD, (last, body.iota(back, _INDEX)), _INDEX)
+    return w.moved(number, count)
 
 
 def _reaches(w: _Windows, i: int, window: _Axis) -> int | None:
-    """Whether a window, which begins before an element or there, has the element."""
-    body = w.written
+    """Whether a window, which begins before an element or there, has the element; None
+    if it always does."""
+    body, stride = w.written, w.strides[i]
+    if stride == 1:
+        return None
     assert window.number is not None
-    factor = body.number(w.strides[i], _INDEX)
+    factor = body.number(stride, _INDEX)
     start = body.instr(scalar.MUL, (window.number, factor), _INDEX)
     here = body.iota(shifted(w.entries[i + 1], w.padding[i][0]), _INDEX)
     within = body.instr(scalar.SUB, (here, start), _INDEX)

@@ -360,6 +360,12 @@ def test_places_that_are_traced() -> None:
     with pytest.raises(td.errors.TracerError, match="assume_unique_indices=True"):
         td.jit(delete)(i)
     same(td.jit(lambda k: tnp.roll(x, k, 1))(7), np.roll(X, 7, 1))
+    rows = np.arange(4 * 5 * 20).reshape(4, 5, 20)
+    for by, axis in ((3, 0), (-13, 1), (25, 2), (True, 0), (np.uint8(255), 2)):
+        found = td.jit(lambda k, axis=axis: tnp.roll(tnp.asarray(rows), k, axis))(by)
+        same(found, np.roll(rows, int(by), axis))
+    each = td.vmap(lambda row, k: tnp.roll(row, k, -1))(tnp.asarray(rows), np.arange(4))
+    same(each, np.stack([np.roll(rows[k], k, -1) for k in range(4)]))
     repeat = lambda n, total: tnp.repeat(x, n, 0, total_repeat_length=total)  # noqa: E731
     counts = np.int32([2, 0, 1, 3])
     for total in (6, 4, 9):

@@ -4,6 +4,9 @@ rows, and all that they need of a group of rows stays in registers.
 The elements of such rows lie one behind the other in memory: whole vectors of these are
 read, and lanes chosen from them. Everything else is as in `across.py`, whose bits it
 gives: it runs only where there are so many columns, and rows follow each other.
+
+Elementwise nests are done so, too, where they read columns that lie far apart, as those
+do that put channels last: such columns are vectors already.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
+from treadle.backends.cpu.emit.squares import crosses_rows
+from treadle.backends.cpu.emit.tasks import split_axis
 from treadle.backends.cpu.emit.turn import interleaved
 from treadle.backends.cpu.emit.turned import (
     TurnedArrays,
@@ -37,29 +42,51 @@ from treadle.backends.cpu.emit.turned import (
 from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
+from treadle.fuse.lowering.vectors import MOST_COLUMNS, MOST_INSTRUCTIONS
 from treadle.kernels.lower import Sweep, is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
 
-_MOST = 8
-"""The longest rows: of longer ones choosing lanes takes as long as turning blocks."""
-_MOST_INSTRUCTIONS = 64
-"""Of a nest, times its columns: they are written for each of them."""
+COLUMNS = "columns "
+"""What entries of `emit` begin with that put columns together; a letter for each
+operand follows: whether it is the same in all rows, or moves from one to the next."""
+_KINDS = BROADCAST, CONTIGUOUS, STRIDED
 
 
 @lru_cache(maxsize=4096)
 def knows(nest: Nest, columns: int, lanes: int) -> bool:
     """Whether there is code for rows of this nest with so many columns."""
-    if not 1 < columns <= _MOST or not goes_across(nest, lanes):
+    if not 1 < columns <= MOST_COLUMNS or columns * len(nest.body) > MOST_INSTRUCTIONS:
+        return False
+    if puts_together(nest):
+        return True
+    if not goes_across(nest, lanes):
         return False
     spans = across_spans(nest, lanes)
     if not any(above < columns <= most for above, most in spans):
-        return False
-    if columns * len(nest.body) > _MOST_INSTRUCTIONS:
         return False
     return all(
         o.kind != "array"
         or (o.inner in (BROADCAST, CONTIGUOUS) and not o.gathers and not o.back)
         for o in nest.operands
+    )
+
+
+@lru_cache(maxsize=4096)
+def puts_together(nest: Nest) -> bool:
+    """Whether an elementwise nest makes rows of columns that lie elsewhere."""
+    if nest.axis != "inner" or not nest.outer or not crosses_rows(nest):
+        return False
+    if split_axis(nest) not in ("rows", "either"):
+        return False
+    stored = _stored(nest)
+    return all(i.name == "store" for i in nest.body if is_store(i)) and all(
+        o.kind != "array"
+        or (
+            o.inner in ((CONTIGUOUS,) if k in stored else _KINDS)
+            and not o.gathers
+            and not o.back
+        )
+        for k, o in enumerate(nest.operands)
     )
 
 
@@ -71,12 +98,28 @@ def known_columns(launch: Launch) -> int:
         return 0
     if not knows(nest, columns, lanes):
         return 0
-    for o, binding in zip(nest.operands, launch.bindings, strict=True):
-        if o.kind == "array":
+    fixed = _fixed(launch)
+    for k, (o, binding) in enumerate(zip(nest.operands, launch.bindings, strict=True)):
+        if o.kind == "array" and k not in fixed:
             step = hint(binding.strides[nest.outer - 1])
             if step != _row_step(o, columns):
                 return 0
     return columns
+
+
+def _fixed(launch: Launch) -> frozenset[int]:
+    """The operands of a nest that puts columns together which are the same in all
+    rows."""
+    nest = launch.nest
+    if not puts_together(nest):
+        return frozenset()
+    return frozenset(
+        k
+        for k, (o, binding) in enumerate(
+            zip(nest.operands, launch.bindings, strict=True)
+        )
+        if o.kind == "array" and hint(binding.strides[nest.outer - 1]) == 0
+    )
 
 
 def knowing(launch: Launch, entry: str) -> str:
@@ -90,6 +133,10 @@ def knowing(launch: Launch, entry: str) -> str:
     wide = wide_lanes(launch.nest)
     many = wide > host_lanes() and hint(launch.outer[-1]) >= wide
     lanes = WIDE if many and knows(launch.nest, columns, wide) else ""
+    if puts_together(launch.nest):
+        fixed = _fixed(launch)
+        kinds = ["s" if k in fixed else "m" for k in range(len(launch.bindings))]
+        return f"{lanes}{COLUMNS}{''.join(kinds)}{columns}"
     return f"{lanes}{entry if is_open else 'task'}{columns}"
 
 
@@ -97,6 +144,14 @@ def entry_and_columns(entry: str) -> tuple[str, int]:
     """An entry of `emit` without the number of columns at its end, and that or 0."""
     name = entry.rstrip("0123456789")
     return name, int(entry[len(name) :] or 0)
+
+
+def same_in_rows(entry: str) -> frozenset[int]:
+    """The operands that an entry with COLUMNS takes to be the same in all rows."""
+    if not entry.startswith(COLUMNS):
+        return frozenset()
+    kinds = entry.removeprefix(COLUMNS)
+    return frozenset(k for k, kind in enumerate(kinds) if kind == "s")
 
 
 def _stored(nest: Nest) -> set[int]:
@@ -111,9 +166,11 @@ def _row_step(operand: Operand, columns: int) -> int:
 class _Arrays(TurnedArrays):
     """Arrays whose rows follow each other, in registers."""
 
-    def __init__(self, body: Body, rows: Nest, count: int) -> None:
+    def __init__(
+        self, body: Body, rows: Nest, count: int, same: frozenset[int]
+    ) -> None:
         super().__init__(body, {}, str(count))
-        self.rows, self.count = rows, count
+        self.rows, self.count, self.same = rows, count, same
         self.read: dict[int, list[Value]] = {}
         self.written: dict[int, list[Value]] = {}
 
@@ -151,6 +208,8 @@ class _Arrays(TurnedArrays):
         """An operand's columns, or what belongs to whole rows."""
         b, lanes, operand = self.body.b, self.lanes, self.rows.operands[k]
         place, dtype = self._place(k, frame), operand.dtype
+        if k in self.same or operand.inner == STRIDED:
+            return self._apart(k, place)
         if operand.inner == BROADCAST:
             return [load(b, place, dtype, lanes, None)]
         kind = memory_kind(dtype)
@@ -161,6 +220,21 @@ class _Arrays(TurnedArrays):
             vectors.append(Value(b, b.op(of), kind, lanes))
         picks = ([r * self.count + c for r in range(lanes)] for c in range(self.count))
         return [to_register(interleaved(vectors, p), dtype) for p in picks]
+
+    def _apart(self, k: int, place: str) -> list[Value]:
+        """Columns that lie apart, or are one number each."""
+        b, access, operand = (
+            self.body.b,
+            self.arguments.accesses[k],
+            self.rows.operands[k],
+        )
+        lanes = 1 if k in self.same else self.lanes
+        found = []
+        for n in range(1 if operand.inner == BROADCAST else self.count):
+            offset = b.op(f"mul i64 {n}, {read(b, access.mid[0])}") if n else "0"
+            at = access.moved(b, place, offset)
+            found.append(load(b, at, operand.dtype, lanes, None))
+        return [v if v.lanes > 1 else v.splat(self.lanes) for v in found]
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
         b, lanes, count = self.body.b, self.lanes, self.count
@@ -182,13 +256,20 @@ class KnownSweeps:
     kernel's entry block."""
 
     def __init__(
-        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, columns: int
+        self,
+        b: Builder,
+        nest: Nest,
+        arguments: Arguments,
+        lanes: int,
+        columns: int,
+        same: frozenset[int] = frozenset(),
     ) -> None:
         self.b, self.lanes, self.rows, self.columns = b, lanes, nest, columns
+        self.same = same
         self.plan, self.inner = turned_plan(nest), arguments.inner
         turned = turned_arguments(b, arguments, self.plan.nest)
         self.body = Body(b, self.plan, turned, lanes)
-        self.arrays = _Arrays(self.body, nest, columns)
+        self.arrays = _Arrays(self.body, nest, columns, same)
         self.kept: dict[tuple[int, int], Value] = {}
 
     def run(self, start: list[str], first: str, last: str) -> str:
@@ -204,7 +285,8 @@ class KnownSweeps:
         for k, access in enumerate(self.body.arguments.accesses):
             operand, step = self.rows.operands[k], read(b, access.inner)
             if operand.kind == "array":
-                right = b.op(f"icmp eq i64 {step}, {_row_step(operand, self.columns)}")
+                wanted = 0 if k in self.same else _row_step(operand, self.columns)
+                right = b.op(f"icmp eq i64 {step}, {wanted}")
                 suits = b.op(f"and i1 {suits}, {right}")
         return suits
 

@@ -19,7 +19,12 @@ from treadle.backends.cpu.emit.apart import goes_apart, rounds
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
-from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_columns, knows
+from treadle.backends.cpu.emit.known import (
+    KnownSweeps,
+    entry_and_columns,
+    knows,
+    same_in_rows,
+)
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.outer import (
@@ -125,7 +130,8 @@ def _row_task(
     entry, known = entry_and_columns(entry)
     for count in dict.fromkeys((wide, lanes)):
         if knows(nest, known, count):
-            together.append(KnownSweeps(b, nest, arguments, count, known))
+            same = same_in_rows(entry)
+            together.append(KnownSweeps(b, nest, arguments, count, known, same))
     if entry == "few" and runs_across(nest):
         together.append(RunningAcross(b, nest, arguments, lanes))
     if entry in ("few", "open") and goes_across(nest, lanes):
@@ -135,6 +141,8 @@ def _row_task(
     first, last = "0", _product(b, arguments.outer)
     low, high = "0", arguments.inner
     split, unit = split_axis(nest), COPIES * lanes if whole else lanes
+    if together and split == "either":
+        split = "rows"
     if split == "rows":
         first, last = _share(b, last, arguments.tasks)
     elif split == "inner":
@@ -153,7 +161,7 @@ def _row_task(
         last = _only_first_task(b, last)
     if entry == "few" and has_short_rows(nest):
         last = short_rows(b, nest, arguments, lanes, (first, last, low, high))
-    if split in ("rows", "either") and crosses_rows(nest):
+    if split in ("rows", "either") and crosses_rows(nest) and not together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
             if squares is None:
                 _row_tiles(b, arguments, sweeps, segment, low, high)

@@ -7,6 +7,7 @@ its rows are computed after that, a vector each.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from treadle.backends.cpu.emit.access import Arguments, load
@@ -79,7 +80,8 @@ def squares_entry(launch: Launch) -> str | None:
     if host().vector_bytes < _LEAST_BYTES or not (turned := _turned(nest)):
         return None
     rows, columns = hint(launch.outer[-1]), hint(launch.inner)
-    if rows < lanes or columns < lanes // 4 or rows * columns < _SQUARES * lanes**2:
+    points = math.prod([hint(n) for n in launch.outer]) * columns
+    if rows < lanes or columns < lanes // 4 or points < _SQUARES * lanes**2:
         return None
     steps = {launch.bindings[k].strides[nest.outer - 1] for k in turned}
     return next((name for name, step in STEPS.items() if steps == {step}), None)

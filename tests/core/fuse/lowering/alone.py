@@ -14,7 +14,7 @@ from treadle.fuse.lowering.check import check_kernels
 from treadle.fuse.lowering.launches import KernelEntry, Kernels, Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 
-Lower = Callable[[Equation, Dataflow], Launch | ProductKernel | None]
+Lower = Callable[[Equation, Dataflow], Launch | ProductKernel | list[Launch] | None]
 
 
 def last(graph: Graph) -> Equation:
@@ -38,11 +38,14 @@ def agrees(function: Any, lower: Lower, *args: Any, rtol: float = 1e-5) -> Any:
     memory = Memory()
     for v, x in zip(graph.inputs, args, strict=True):
         memory.put(v, x)
-    if isinstance(found, ProductKernel):
-        memory.product(found)
-    else:
-        memory.launch(found)
-    check_kernels(Kernels(graph.inputs, graph.outputs, (KernelEntry(found),), {}))
+    kernels = found if isinstance(found, list) else [found]
+    for k in kernels:
+        if isinstance(k, ProductKernel):
+            memory.product(k)
+        else:
+            memory.launch(k)
+    entries = tuple(map(KernelEntry, kernels))
+    check_kernels(Kernels(graph.inputs, graph.outputs, entries, {}))
     (wanted,) = meant(graph, args)
     np.testing.assert_allclose(memory.get(graph.outputs[0]), wanted, rtol, 1e-5)
     return found

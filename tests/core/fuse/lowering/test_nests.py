@@ -146,8 +146,10 @@ def test_lanes_have_several_points_where_there_are_any() -> None:
 
 
 def test_lanes_run_along_a_longer_axis_where_the_last_one_is_short() -> None:
-    turned = built(lambda x: tnp.exp(x.T), normal(2, 20))
+    turned = built(lambda x, y: x.T + y[:, ::2], normal(2, 20), normal(20, 4))
     assert loops(turned) == ("inner", (2,), (), 20)
+    put_together = built(lambda x: tnp.exp(x.T), normal(2, 20))
+    assert loops(put_together) == ("inner", (20,), (), 2)
     long = built(lambda x: tnp.exp(x.T), normal(8, 20))
     assert loops(long) == ("inner", (20,), (), 8)
 

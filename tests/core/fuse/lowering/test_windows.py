@@ -18,7 +18,7 @@ from tests.core.fuse.lowering.alone import (
 )
 from tests.core.fuse.test_windows import FORMS as ALL
 from treadle.fuse.lowering import windows
-from treadle.fuse.lowering.windows import window_launch
+from treadle.fuse.lowering.windows import window_launches
 from treadle.ops import window
 from treadle.ops.movement import transpose
 
@@ -61,14 +61,14 @@ def elements(request: Any, monkeypatch: Any) -> str:
 
 def _with(case: tuple[Any, np.ndarray]) -> tuple[Any, Any, np.ndarray]:
     function, x = case
-    return function, window_launch, x
+    return function, window_launches, x
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_places_of_values_that_are_no_numbers(name: str) -> None:
     function, x = reduction(name, "stem")
     x[0, 1, 2], x[1, 3] = np.nan, -np.inf if name == "argmax" else np.inf
-    agrees(function, window_launch, x)
+    agrees(function, window_launches, x)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -76,7 +76,7 @@ def test_places_of_values_that_are_no_numbers(name: str) -> None:
 def test_padding_never_wins(name: str) -> None:
     for sign in (-5, 5):
         function, x = reduction(name, "padding only")
-        agrees(function, window_launch, x * 0 + np.float32(sign))
+        agrees(function, window_launches, x * 0 + np.float32(sign))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -84,7 +84,7 @@ def test_padding_never_wins(name: str) -> None:
 def test_numbers_put_back_into_an_array(form: str) -> None:
     shape, how = options(form)
     function, x = reduction("argmax", form)
-    graph, _ = kernel(function, window_launch, x)
+    graph, _ = kernel(function, window_launches, x)
     ct = normal(*graph.outputs[0].type.shape)
     spatial = shape[1:-1]
     places = np.asarray(_meant(function, x))
@@ -92,16 +92,18 @@ def test_numbers_put_back_into_an_array(form: str) -> None:
     def put(ct: Any, places: Any) -> Any:
         return window.window_put(ct, places, spatial=spatial, **how)
 
-    agrees(put, window_launch, ct, places)
-    agrees(lambda ct: window.window_put(ct, spatial=spatial, **how), window_launch, ct)
+    agrees(put, window_launches, ct, places)
+    agrees(
+        lambda ct: window.window_put(ct, spatial=spatial, **how), window_launches, ct
+    )
     # Places beyond the array are of elements that are padding.
-    agrees(put, window_launch, ct, np.full_like(places, -1))
+    agrees(put, window_launches, ct, np.full_like(places, -1))
 
     def pick(x: Any, places: Any) -> Any:
         return window.window_pick(x, places, **how)
 
-    agrees(pick, window_launch, x, places)
-    agrees(pick, window_launch, x, np.full_like(places, -1))
+    agrees(pick, window_launches, x, places)
+    agrees(pick, window_launches, x, np.full_like(places, -1))
 
 
 def _meant(function: Any, x: np.ndarray) -> Any:
@@ -119,24 +121,24 @@ def test_what_is_inside_is_read_without_a_look(elements: str) -> None:
         ("padding only", 2),
     ):
         function, x = reduction("max", form)
-        found = op_names(agrees(function, window_launch, x))
+        found = op_names(*agrees(function, window_launches, x))
         assert found.count("maximum") == joins + times * looks, form
         # An extreme may see an element twice; a window without elements is padding.
         assert ("select" in found) == (form == "padding only"), form
     function, x = reduction("sum", "before")
     selects = 1 if elements == "loop" else 4
-    assert op_names(agrees(function, window_launch, x)).count("select") == selects
+    assert op_names(*agrees(function, window_launches, x)).count("select") == selects
 
 
 def test_few_elements_are_no_loop() -> None:
     shape, how = (1, 4, 4, 2), {"strides": (2, 2), "padding": ((0, 0), (0, 0))}
     x = normal(*shape)
-    one = agrees(
-        lambda x: window.reduce_window_sum(x, window=(1, 1), **how), window_launch, x
+    (one,) = agrees(
+        lambda x: window.reduce_window_sum(x, window=(1, 1), **how), window_launches, x
     )
     assert (one.nest.mid, one.nest.axis) == (0, "inner")
-    wide = agrees(
-        lambda x: window.reduce_window_sum(x, window=(3, 4), **how), window_launch, x
+    (wide,) = agrees(
+        lambda x: window.reduce_window_sum(x, window=(3, 4), **how), window_launches, x
     )
     assert (wide.nest.mid, wide.mid) == (1, (12,))
 
@@ -149,8 +151,22 @@ def test_transposed_pixels_have_no_one_step() -> None:
         x = transpose(x, permutation=(0, 2, 1, 3))
         return window.window_pick(x, places, **how)
 
-    assert needs_copies(turned, window_launch, x, at)
+    assert needs_copies(turned, window_launches, x, at)
     function = lambda x: window.reduce_window_sum(  # noqa: E731
         transpose(x, permutation=(0, 2, 1, 3)), **how
     )
-    agrees(function, window_launch, x)
+    agrees(function, window_launches, x)
+
+
+def test_only_the_ends_of_rows_move_indices() -> None:
+    shape, how = options("channels first")
+    x = normal(*shape)
+    for function in (
+        lambda x: window.reduce_window_max(x, **how),
+        lambda x: window.window_put(x, spatial=shape[1:-1], **how),
+    ):
+        inside = [
+            not any(o.gathers > 1 for o in launch.nest.operands)
+            for launch in agrees(function, window_launches, x)
+        ]
+        assert inside == [False, True, False]

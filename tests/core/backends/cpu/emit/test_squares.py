@@ -94,6 +94,7 @@ def test_only_what_has_squares_gets_the_code() -> None:
         assert entry(lambda x: x.T, 300, 300) == "squares"
         assert entry(lambda x: x.T, host_lanes(), 1000) == "squares"
         assert entry(lambda x: x[:, ::2].T, 300, 300) == "paired squares"
+        assert entry(lambda x: x.transpose(0, 2, 1), 20, 32, 32) == "squares"
     assert entry(lambda x: x[:, ::3].T, 300, 300) is None
     assert entry(lambda x: x.T, 1000, 2) is None
     assert entry(lambda x: x.T, host_lanes(), host_lanes()) is None

@@ -1,0 +1,119 @@
+"""Rows of a few elements made of columns that lie apart: all of them, none beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.kernels.nests import Maker
+from tests.core.kernels.walls import walled
+from treadle.backends.cpu import sources
+from treadle.backends.cpu.emit import known
+from treadle.backends.cpu.emit.known import COLUMNS
+
+F = np.dtype(np.float32)
+DTYPES = [bool, np.uint16, ml_dtypes.bfloat16, F, np.float64]
+
+
+def _numbers(shape: tuple[int, ...], dtype: Any = F) -> np.ndarray:
+    count = 2 if np.dtype(dtype) == bool else 120
+    return (np.arange(np.prod(shape)) % count).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("columns", [2, 3, 5, 8])
+def test_what_is_read_apart_beside_it_once_a_row_and_once_for_all(
+    columns: int, lanes: int
+) -> None:
+    shape = (2, 37, columns)
+    apart = _numbers((2, columns, 37))
+    x, each = np.swapaxes(apart, 1, 2), _numbers(shape)
+    scale = np.broadcast_to(_numbers((2, 37))[..., None], shape)
+    means = np.broadcast_to(_numbers((columns,)), shape)
+    end = np.zeros(shape, F)
+    m = Maker(shape[:-1], columns)
+    value = m.op("add", m.op("mul", m.load(x), m.load(scale)), m.load(each))
+    m.store(end, m.op("sub", value, m.load(means)))
+    for tasks in (1, 3, 50):
+        for kinds in ("mmmsm", "mmmmm", "smmsm"):  # the first alone suits
+            end[:] = 0
+            m.run(tasks=tasks, lanes=lanes, entry=f"{COLUMNS}{kinds}{columns}")
+            np.testing.assert_array_equal(end, x * scale + each - means)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_beside_the_arrays_is_touched(dtype: Any) -> None:
+    for rows, columns in ((131, 3), (17, 4)):
+        memory, flat = walled(rows * columns, dtype)
+        flat[:] = _numbers(flat.shape, dtype)
+        x, end = flat.reshape(columns, rows), np.zeros((rows, columns), dtype)
+        m = Maker((rows,), columns)
+        m.store(end, m.load(x.T))
+        for wide in ("", "wide "):
+            end[:] = 0
+            m.run(entry=f"{wide}{COLUMNS}mm{columns}")
+            np.testing.assert_array_equal(end, x.T)
+        more, flat = walled(rows * columns, dtype)
+        into = flat.reshape(rows, columns)
+        m = Maker((rows,), columns)
+        m.store(into, m.load(x.T))
+        m.run(entry=f"wide {COLUMNS}mm{columns}")
+        np.testing.assert_array_equal(into, x.T)
+        del memory, more
+
+
+@pytest.fixture
+def entries(monkeypatch: Any) -> list[str]:
+    """The entries of the launches that are compiled."""
+    found: list[str] = []
+    plain = sources._entry_for
+
+    def kept(launch: Any) -> str:
+        found.append(plain(launch))
+        return found[-1]
+
+    monkeypatch.setattr(sources, "_entry_for", kept)
+    return found
+
+
+def test_programs_that_put_channels_last_use_it(entries: list[str]) -> None:
+    images = (np.arange(2 * 3 * 40 * 50) % 251).reshape(2, 3, 40, 50).astype("uint8")
+    mean = np.array([0.1, 0.2, 0.3], F)
+
+    def last(x: Any, mean: Any) -> Any:
+        return tnp.transpose(x, (0, 2, 3, 1)).astype("float32") / 255 - mean
+
+    wanted = images.transpose(0, 2, 3, 1).astype(F) / F.type(255) - mean
+    np.testing.assert_array_equal(td.jit(last)(images, mean), wanted)
+    assert any(COLUMNS in entry and entry.endswith("3") for entry in entries)
+    entries.clear()
+    x = np.arange(5 * 301, dtype="int16").reshape(5, 301)
+    np.testing.assert_array_equal(td.jit(lambda x: tnp.array(x.T))(x), x.T)
+    assert any(COLUMNS in entry and entry.endswith("5") for entry in entries)
+
+
+def test_open_rows_have_the_bits_of_fixed_ones() -> None:
+    def last(x: Any, scale: Any) -> Any:
+        return tnp.exp(x.T * 0.1) * scale + x[0][:, None]
+
+    x, scale = np.random.default_rng(0).normal(size=(3, 64)).astype(F), np.ones(3, F)
+    fixed, opened = td.jit(last), td.jit(last, dynamic={"x": (None, "n")})
+    for n in (64, 50, 1):
+        np.testing.assert_array_equal(
+            opened(x[:, :n], scale), fixed(x[:, :n], scale), strict=True
+        )
+
+
+def test_few_columns_and_few_instructions() -> None:
+    m = Maker((40,), 3)
+    x, end = np.zeros((3, 40), F), np.zeros((40, 3), F)
+    m.store(end, m.load(x.T))
+    nest = m.nest()
+    assert known.puts_together(nest)
+    suit = [n for n in (1, 2, 8, 9) if known.knows(nest, n, 16)]
+    assert suit == [2, 8]
