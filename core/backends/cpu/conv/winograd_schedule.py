@@ -47,16 +47,14 @@ _ALL_SUMS_BYTES = 10 << 20  # of what stays from one unit to the next
 _LEAST_TILES = 28  # to sum over before adding to memory
 _PIECE = 48  # channels summed at once: more lose more, fewer take longer
 _TILES = 32  # ... and tiles
+_LINE_PIECE = 128  # of lines, which lose half as much
+_LINE_TILES = 128
 _LANES = 16
 _SQUARE_CYCLES = 190  # to transform a vector of a tile
 _FILTER_CYCLES = 230  # and of a filter
 _LINE_CYCLES = 20  # the same of lines
 _LINE_FILTER_CYCLES = 40
 _CALL_CYCLES = 4  # of the micro-kernel, for a row of it
-_CYCLES = {
-    SQUARES: (_SQUARE_CYCLES, _FILTER_CYCLES),
-    LINES: (_LINE_CYCLES, _LINE_FILTER_CYCLES),
-}
 _GAIN = 0.8
 _HALF_GAIN = 0.52  # of the time that half floats take
 _TASK_TILES = 64  # that are worth transforming the filter for
@@ -95,19 +93,21 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     form = form_of(spec)
     if form is None:
         return False
-    y, x, z, depth = *_axes(spec, form), spec.z, _depth(spec)
+    y, x, z, depth = spec.y, spec.x, spec.z, _depth(spec)
     block = form.places * y.dilation * x.dilation * depth * spec.dtype.itemsize
     if block > (_GRADIENT_BLOCK_BYTES if filter_gradient else _BLOCK_BYTES):
         return False
-    tiles = spec.images * (y.out // form.out) * (x.out // OUT)
-    y, x = spec.y, spec.x
+    tiles = spec.images * (_whole(y, form.out).out // form.out)
+    tiles *= _whole(x, OUT).out // OUT
     # Some of the launches of few pixels never read what lies beside an image.
     met = y.taps * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
     met *= spec.images // z.out * _met(z)
     products = met * spec.channels * features
     fewer = form.places * tiles * (depth * features + _CALL_CYCLES * features)
     vectors = tiles * (channels * z.taps + features)
-    per_tile, per_filter = _CYCLES[form]
+    per_tile, per_filter = _SQUARE_CYCLES, _FILTER_CYCLES
+    if form is LINES:
+        per_tile, per_filter = _LINE_CYCLES, _LINE_FILTER_CYCLES
     per_filter *= depth * features
     if filter_gradient:
         size = spec.k * spec.features * spec.dtype.itemsize
@@ -133,14 +133,7 @@ def _met(axis: Axis) -> int:
 
 def tiled(spec: ConvSpec, form: Form) -> ConvSpec:
     """The same, of images as large as their tiles."""
-    y, x = _axes(spec, form)
-    return replace(spec, y=y, x=x)
-
-
-def _axes(spec: ConvSpec, form: Form) -> tuple[Axis, Axis]:
-    # One tap isn't apart from others.
-    y = spec.y if form.taps > 1 else replace(spec.y, dilation=1)
-    return _whole(y, form.out), _whole(spec.x, OUT)
+    return replace(spec, y=_whole(spec.y, form.out), x=_whole(spec.x, OUT))
 
 
 @lru_cache(maxsize=1024)
@@ -286,7 +279,7 @@ def of_tiles(
     at_once = together * slab_tiles * part
     plane = apart(at_once * pitch, tile, itemsize)
     sums_plane = apart(at_once * tile.columns, tile, itemsize)
-    pieces = -(-depth // _PIECE)
+    pieces = -(-depth // (_LINE_PIECE if form is LINES else _PIECE))
     piece = -(-depth // pieces)
     # A distance of a page would put all places into the same few sets of the cache.
     rows = piece if streams else depth
@@ -418,6 +411,7 @@ def gradient_of_tiles(
     held = panel_bytes // blocks if alone else chunk * panel_bytes
     scratch = sums + round_up(held, 64)
     start = round_up(partials * result, 64)
+    most_tiles = _LINE_TILES if form is LINES else _TILES
     values = {
         Word.KIND: form.filter_kind,
         Word.TASKS: tasks,
@@ -440,7 +434,7 @@ def gradient_of_tiles(
         WinogradWord.PIECE: block,
         WinogradWord.LINES_OFFSET: lines,
         WinogradWord.OUTPUTS_OFFSET: outputs,
-        WinogradWord.TILES: -(-at_once // -(-at_once // _TILES)),
+        WinogradWord.TILES: -(-at_once // -(-at_once // most_tiles)),
         WinogradWord.SUMS_STEP: 0 if alone else form.places * sums_plane,
     }
     for word, value in values.items():
