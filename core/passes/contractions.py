@@ -109,7 +109,10 @@ class _Lower(Rewriter):
         if math.prod(y.type.shape[:-1]) * largest > _EXACT:
             return None
         floats = [widened(self, a, eq.source) for a in (x, y)]
-        result = narrowed(self, self._contraction(eq, *floats), SUMS[0], eq.source)
+        # Fewer products than there are would have digits of their own.
+        params = eq.params | {"exact": True}
+        same = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
+        result = narrowed(self, self._contraction(same, *floats), SUMS[0], eq.source)
         dtype = eq.outputs[0].type.dtype
         return result if dtype == SUMS[0] else narrowed(self, result, dtype, eq.source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -41,7 +41,8 @@ class Arithmetic(Protocol):
 
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats, and bytes beside floats, of which it has products.
-    integers: those of less than 32 bits whose products it sums in 32.
+    integers: those of less than 32 bits whose products it sums in 32, and of how many
+        terms at least.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
@@ -52,7 +53,7 @@ class Arithmetic(Protocol):
     def multiplied(self) -> Multiplied: ...
 
     @property
-    def integers(self) -> Sequence[np.dtype]: ...
+    def integers(self) -> Mapping[np.dtype, int]: ...
 
     def lowering(self, eq: Equation) -> Lowering: ...
 

@@ -215,9 +215,7 @@ def _planned(
     return [of_tiles(spec, tile, threads, count)]
 
 
-def _as_long(
-    spec: ConvSpec, launches: list[Scheduled], count: int
-) -> list[Scheduled]:
+def _as_long(spec: ConvSpec, launches: list[Scheduled], count: int) -> list[Scheduled]:
     """Launches of at least so many words, if there are those of tiles for other sizes."""
     if form_of(spec) is None:
         return launches
