@@ -385,8 +385,9 @@ def _is_number(
 
     def found(a: Atom) -> bool:
         a = s.fills.get(a, a)
-        known = isinstance(a, Lit) and not a.varies and not a.type.shape
-        return known and bool(compare(float(a.value), end))
+        if not isinstance(a, Lit) or a.varies or a.type.shape:
+            return False
+        return compare(float(a.value), end)
 
     return found
 

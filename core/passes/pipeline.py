@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -41,8 +41,7 @@ class Arithmetic(Protocol):
 
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats, and bytes beside floats, of which it has products.
-    integers: those of less than 32 bits whose products it sums in 32, and of how many
-        terms at least.
+    integers: small ones that it sums in 32 bits, and from how many terms on.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 

@@ -267,8 +267,9 @@ def _emit_sums(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_sums``: what sums of some channels make of the gradient."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
-        f"define internal void @{form.name}_sums(ptr %args, ptr noalias readonly %sums, "
-        "i64 %c0, i64 %c1, i64 %columns, ptr noalias %target)"
+        f"define internal void @{form.name}_sums(ptr %args, "
+        "ptr noalias readonly %sums, i64 %c0, i64 %c1, i64 %columns, "
+        "ptr noalias %target)"
     ):
         args = Args(b)
         room = buffer(b, machine, form)

@@ -321,9 +321,9 @@ def _emit_unit(
             streams = b.op(f"icmp ne i64 {args(WinogradWord.STREAMS)}, 0")
             weights = b.op(f"select i1 {streams}, ptr {scratch[1]}, ptr {weights}")
             b(
-                f"call void @{form.name}_panel(ptr %args, i64 {i0}, i64 {i1}, i64 {y0}, "
-                f"i64 {y1}, i64 {x0}, i64 {across}, i64 {count}, i64 {panel}, "
-                f"ptr {inputs}, ptr {weights}, ptr {sums})"
+                f"call void @{form.name}_panel(ptr %args, i64 {i0}, i64 {i1}, "
+                f"i64 {y0}, i64 {y1}, i64 {x0}, i64 {across}, i64 {count}, "
+                f"i64 {panel}, ptr {inputs}, ptr {weights}, ptr {sums})"
             )
 
 
@@ -385,8 +385,8 @@ def _emit_panel(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_panel``: one panel of features of a part of a unit."""
     width, size, height = machine.tile.columns, machine.itemsize, machine.tile.rows
     with b.function(
-        f"define internal void @{form.name}_panel(ptr %args, i64 %i0, i64 %i1, i64 %y0, "
-        "i64 %y1, i64 %x0, i64 %across, i64 %count, i64 %panel, ptr %inputs, "
+        f"define internal void @{form.name}_panel(ptr %args, i64 %i0, i64 %i1, "
+        "i64 %y0, i64 %y1, i64 %x0, i64 %across, i64 %count, i64 %panel, ptr %inputs, "
         "ptr %weights, ptr %sums) " + COLD
     ):
         args = Args(b)

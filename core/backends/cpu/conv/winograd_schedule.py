@@ -73,6 +73,13 @@ def form_of(spec: ConvSpec) -> Form | None:
     return found[0] if found else None
 
 
+def _chosen(spec: ConvSpec) -> Form:
+    """The tiles of one that is done by them."""
+    form = form_of(spec)
+    assert form is not None
+    return form
+
+
 def _depth(spec: ConvSpec) -> int:
     """Channels of all images that the filter meets."""
     return spec.z.taps * spec.channels
@@ -216,7 +223,7 @@ def _planned(
 
 
 def _as_long(spec: ConvSpec, launches: list[Scheduled], count: int) -> list[Scheduled]:
-    """Launches of at least so many words, if there are those of tiles for other sizes."""
+    """Launches of at least so many words, where other sizes have those of tiles."""
     if form_of(spec) is None:
         return launches
     return [
@@ -244,8 +251,7 @@ def of_tiles(
     spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.COUNT
 ) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
-    form = form_of(spec)
-    assert form is not None
+    form = _chosen(spec)
     itemsize, whole = spec.dtype.itemsize, tiled(spec, form)
     words = _common_words(spec, whole, tile, count)
     words[Word.KIND] = form.kind
@@ -362,8 +368,7 @@ def gradient_of_tiles(
     spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.FILTER_COUNT
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes, of so many words."""
-    form = form_of(spec)
-    assert form is not None
+    form = _chosen(spec)
     itemsize, whole = spec.dtype.itemsize, tiled(spec, form)
     words = _common_words(spec, whole, tile, count)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
