@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import ge, le
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from treadle.dims import hint, is_dim, positive_part
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.binary import clamp, maximum, minimum
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
@@ -24,6 +26,7 @@ from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.scatter import scatter_add
 from treadle.ops.shape import concatenate, pad, slice_
+from treadle.ops.unary import ceil, floor, round_
 from treadle.passes.places import SCATTERS, read_in_place, write_in_place
 from treadle.passes.rewrite import Rewriter, ops_of, same_type
 from treadle.run.eager import Applied, run
@@ -341,6 +344,53 @@ def _converted_table(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     return s.emit(convert, [found], {"dtype": out.dtype}, eq.source)[0]
 
 
+def _saturating(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """Floats saturate where they become integers: bounds beyond these change nothing,
+    nor do those at their ends."""
+    (x,), dtype = inputs, eq.outputs[0].type.dtype
+    if not (dtypes.is_float(x.type.dtype) and dtypes.is_integer(dtype)):
+        return None
+    found = _unbounded(s, x, np.iinfo(dtype))
+    if found is x:
+        return None
+    return s.emit(convert, [found], eq.params, eq.source)[0]
+
+
+def _unbounded(s: _Simplify, a: Atom, ends: np.iinfo) -> Atom:
+    """What has bounds no nearer than the ends, or is rounded to a whole number then."""
+    eq = s.defines(a, clamp, maximum, minimum, round_, floor, ceil)
+    if eq is None:
+        return a
+    low, high = _is_number(s, ends.min, le), _is_number(s, ends.max, ge)
+    if eq.op in (round_, floor, ceil):
+        inner = _unbounded(s, eq.inputs[0], ends)
+        if inner is eq.inputs[0]:
+            return a
+        return s.emit(eq.op, [inner], eq.params, eq.source)[0]
+    if eq.op is clamp:
+        bounds = low(eq.inputs[0]) and high(eq.inputs[2])
+        return _unbounded(s, eq.inputs[1], ends) if bounds else a
+    beyond = low if eq.op is maximum else high
+    for bound, x in (eq.inputs, eq.inputs[::-1]):
+        if beyond(bound) and same_type(x.type, a.type):
+            return _unbounded(s, x, ends)
+    return a
+
+
+def _is_number(
+    s: _Simplify, end: int, compare: Callable[[float, int], bool]
+) -> Callable[[Atom], bool]:
+    """Whether all elements of something are one number, that compares so to an end."""
+
+    def found(a: Atom) -> bool:
+        a = s.fills.get(a, a)
+        if not isinstance(a, Lit) or a.varies or a.type.shape:
+            return False
+        return compare(float(a.value), end)
+
+    return found
+
+
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -366,7 +416,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     sub: (_minus_zero,),
     mul: (_times_unit,),
     neg: (_double_negative,),
-    convert: (_no_change,),
+    convert: (_no_change, _saturating),
     gather: (_converted_table,),
     reshape: (_no_change, _reshape_twice),
     slice_: (_no_change,),

@@ -95,21 +95,25 @@ class _Lower(Rewriter):
         return self._in_floats(eq) if found is None else found
 
     def _in_floats(self, eq: Equation) -> Atom | None:
-        """A depthwise convolution of small integers as one of floats, whose kernel is
-        faster, where these have all numbers that its sums may be; else None."""
+        """A convolution of small integers whose groups have few channels as one of
+        floats, whose kernel is faster, where these have all numbers that its sums may
+        be; else None."""
         if eq.op is not conv_general:
             return None
         x, y = (self._small(a) for a in eq.inputs)
-        if x is None or y is None or x.type.shape[-1] != eq.params["feature_groups"]:
+        if x is None or y is None or any(map(is_dim, y.type.shape)):
             return None
-        if any(map(is_dim, y.type.shape)):
+        if not _has_small_groups(y.type.shape, eq.params["feature_groups"]):
             return None
         infos = [np.iinfo(a.type.dtype) for a in (x, y)]
         largest = math.prod([max(-int(info.min), int(info.max)) for info in infos])
         if math.prod(y.type.shape[:-1]) * largest > _EXACT:
             return None
         floats = [widened(self, a, eq.source) for a in (x, y)]
-        result = narrowed(self, self._contraction(eq, *floats), SUMS[0], eq.source)
+        # Fewer products than there are would have digits of their own.
+        params = eq.params | {"exact": True}
+        same = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
+        result = narrowed(self, self._contraction(same, *floats), SUMS[0], eq.source)
         dtype = eq.outputs[0].type.dtype
         return result if dtype == SUMS[0] else narrowed(self, result, dtype, eq.source)
 
@@ -360,6 +364,21 @@ def _free(eq: Equation) -> list[Axes]:
 
 _EXACT = 1 << 24
 """Up to which float32 has all integers."""
+
+_GROUP = 8
+"""Channels of a group, and features, that are worth a kernel of floats: those of wider
+ones fill vectors of bytes."""
+
+
+def _has_small_groups(taps: tuple[int, ...], groups: int) -> bool:
+    """Whether groups have a channel each, or few and as many features, and windows."""
+    *window, channels, features = taps
+    if channels == 1:
+        return True
+    whole = features == groups * channels and channels & (channels - 1) == 0
+    several = whole and groups > 1 and channels <= _GROUP
+    return several and len(window) < 3 and window[-1] > 1
+
 
 _TERMS = 4
 """Up to so many are said one by one; of five, rows take as long."""

@@ -7,7 +7,7 @@ multiplied. Whatever shorter result is asked for has the last bits of that one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +23,9 @@ from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Join, View
 
-_LONG, _WIDE = 16, 32
-"""Shorter sums are faster in 32 bits, and up to twice as long ones of narrower results:
-operands are packed in blocks that are longer, and wider."""
+_WIDE, _NARROW, _LONG = 32, 8, 32
+"""Of results that are narrower than a block, sums are worth it from twice as many terms
+on; of a few rows or columns, from so many: operands are packed in blocks."""
 
 SUMS = (dtypes.int32, dtypes.uint32)
 
@@ -39,7 +39,7 @@ class Unconverted(Rewriter):
     """Finds the small integers that operands are made of, by conversions that lose
     nothing, and moves."""
 
-    integers: tuple[np.dtype, ...]
+    integers: Collection[np.dtype]
 
     @cached_property
     def moved(self) -> dict[Atom, Atom]:
@@ -97,20 +97,27 @@ def holds(dtype: np.dtype, integers: np.dtype) -> bool:
 
 
 class _Fuse(Unconverted):
-    """Of products in 32 bits."""
+    """Of products in 32 bits.
+
+    integers: how many terms sums have at least that are worth it.
+    """
+
+    integers: Mapping[np.dtype, int]
 
     def equation(self, eq: Equation) -> None:
         if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
             self.keep(eq)
             return
-        if None in [self.dtype(a) for a in eq.inputs] or not _is_long(eq):
+        found = [dtype for a in eq.inputs if (dtype := self.dtype(a)) is not None]
+        if len(found) < 2 or not _is_long(eq, max([self.integers[d] for d in found])):
             self.keep(eq)
             return
         inputs = [self.unconverted(a) for a in eq.inputs]
         self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
 
 
-def _is_long(eq: Equation) -> bool:
+def _is_long(eq: Equation, least: int) -> bool:
+    """Whether a sum has enough terms. least: of those with wide results."""
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     free = [
         [a.type.shape[i] for i in free_axes(a.type.ndim, c, b)] for a, c, b in sides
@@ -118,7 +125,9 @@ def _is_long(eq: Equation) -> bool:
     narrowest = min([math.prod(map(hint, sizes)) for sizes in free])
     shape = eq.inputs[0].type.shape
     length = math.prod([hint(shape[a]) for a in eq.params["contract"][0]])
-    return length >= (_LONG if narrowest >= _WIDE else 2 * _LONG)
+    if narrowest < _NARROW:
+        return length >= _LONG
+    return length >= (least if narrowest >= _WIDE else 2 * least)
 
 
 def _is_zero(a: Atom) -> bool:
@@ -127,12 +136,13 @@ def _is_zero(a: Atom) -> bool:
     return not a.type.shape and not a.value
 
 
-def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
+def fuse_integers(graph: Graph, integers: Mapping[np.dtype, int]) -> Graph:
     """Makes conversions of small integers part of the products that read them, if the
-    target has kernels for these: those that are `integers`."""
+    target has kernels for these: those that are `integers`, each with the number of
+    terms from which on its sums are faster than in 32 bits."""
     if not integers or not mentions(graph, (dot_general,)):
         return graph
-    return applied(_Fuse, graph, integers=tuple(integers))
+    return applied(_Fuse, graph, integers=integers)
 
 
 def _converts(graph: Graph, integers: Sequence[np.dtype]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -41,7 +41,7 @@ class Arithmetic(Protocol):
 
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats, and bytes beside floats, of which it has products.
-    integers: those of less than 32 bits whose products it sums in 32.
+    integers: small ones that it sums in 32 bits, and from how many terms on.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
@@ -52,7 +52,7 @@ class Arithmetic(Protocol):
     def multiplied(self) -> Multiplied: ...
 
     @property
-    def integers(self) -> Sequence[np.dtype]: ...
+    def integers(self) -> Mapping[np.dtype, int]: ...
 
     def lowering(self, eq: Equation) -> Lowering: ...
 

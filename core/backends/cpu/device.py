@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from treadle.backends.cpu.sources import (
 )
 from treadle.backends.cpu.strands import strands_of
 from treadle.backends.cpu.target import (
+    AVX512_VNNI,
     bfloat_unit,
     cpu_count,
     host,
@@ -108,8 +109,13 @@ class CPUTarget:
         return Multiplied(halves, pairs, (*halves, float32), BYTES)
 
     @property
-    def integers(self) -> Sequence[np.dtype]:
-        return INTEGERS if integer_unit() else ()
+    def integers(self) -> Mapping[np.dtype, int]:
+        name = integer_unit()
+        multiplies_bytes = name == AVX512_VNNI
+        return {
+            dtype: 8 if multiplies_bytes and dtype.itemsize == 1 else 16
+            for dtype in (INTEGERS if name else ())
+        }
 
     def described(self) -> dict[str, str]:
         return {

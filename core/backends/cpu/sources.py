@@ -59,6 +59,9 @@ _LONG = 1000
 """What other kernels than nests take to compile, in instructions of a nest."""
 
 
+_TAPS = 3
+"""In a row, of which convolutions have tiles (`conv.winograd`)."""
+
 _SLIGHT = "slight "
 
 
@@ -142,8 +145,8 @@ def product_source(product: ProductKernel) -> native.Source:
         own = families.conv.own_source(what, product.filter_gradient)
         if own is not None:
             return own
-        sizes = what.y.taps, what.y.out, what.groups
-        return gemm.source(what.dtype, _images(product.filter_gradient, *sizes))
+        taps, sizes = (what.y.taps, what.x.taps), (what.y.out, what.groups)
+        return gemm.source(what.dtype, _images(product.filter_gradient, taps, *sizes))
     return gemm.source(what.dtype, _part(what))
 
 
@@ -163,15 +166,19 @@ def _half_part(few: bool | None) -> gemm.Part:
     return gemm.Part.FEW if few else gemm.Part.PLAIN
 
 
-def _images(gradient: bool, *sizes: Any) -> gemm.Images:
+def _images(gradient: bool, taps: tuple[Any, Any], *sizes: Any) -> gemm.Images:
     """The module that has the kernel of a convolution, whatever its open sizes are.
 
-    sizes: rows of taps and of results, and groups: of one each it may be a product.
+    taps: rows and columns of them. sizes: rows of results, and groups: of one each, and
+        one row of taps, it may be a product.
     """
-    if gradient:
-        return gemm.Images.GRADIENTS
+    if any(map(is_dim, taps)):
+        return gemm.Images.ALL
+    rows, columns = taps
     lines = all([is_dim(n) or n == 1 for n in sizes])
-    return gemm.Images.ALL if lines else gemm.Images.FORWARD
+    if rows == 1 and (lines or columns == _TAPS):
+        return gemm.Images.LINE_GRADIENTS if gradient else gemm.Images.LINES
+    return gemm.Images.GRADIENTS if gradient else gemm.Images.FORWARD
 
 
 class _Matrices(NamedTuple):
@@ -215,7 +222,9 @@ def _parts_of(dtype: np.dtype, sizes: _Matrices) -> set[gemm.Part]:
 def _image_parts(eq: Equation, how: Convolution) -> set[gemm.Images]:
     """Those that may have the kernel of a convolution of one group."""
     rows, taps = (a.type.shape for a in (eq.outputs[0], eq.inputs[1]))
-    return {_images(how.filter_gradient, taps[-4], rows[-3], 1)}
+    if how.filter_gradient:
+        rows, taps = taps, rows
+    return {_images(how.filter_gradient, (taps[-4], taps[-3]), rows[-3], 1)}
 
 
 _known_parts = functools.lru_cache(maxsize=1024)(_parts_of)

@@ -8,11 +8,12 @@ runs the Plan of any target, and says whether that is right.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, groupby
 from operator import attrgetter
 from threading import get_ident
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class ReferenceTarget(Target):
     identity = name
     widens_halves = True
     multiplied = Multiplied()
-    integers = ()
+    integers: Mapping[np.dtype, int] = MappingProxyType({})
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, lambda name, dtype: True)

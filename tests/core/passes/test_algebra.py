@@ -259,3 +259,27 @@ def test_a_result_keeps_its_shape() -> None:
         lambda x: tnp.broadcast_to(x[0, 0], (3, 4)) + tnp.zeros((3, 4)) - 0, X
     )
     assert found[-1].startswith("broadcast_in_dim[shape=(3,4) dims=()]")
+
+
+ENDS = {
+    "clipped": (lambda x: tnp.clip(tnp.round(x), 0, 255).astype("uint8"), 2),
+    "rounded afterwards": (lambda x: tnp.round(tnp.clip(x, 0, 255)).astype("uint8"), 2),
+    "beyond": (lambda x: tnp.clip(x, -1000, 1000).astype("int8"), 1),
+    "of a rectifier": (lambda x: tnp.maximum(x, 0).astype("uint8"), 1),
+    "of both": (lambda x: tnp.minimum(tnp.maximum(x, -128), 127).astype("int8"), 1),
+    "nearer": (lambda x: tnp.clip(x, 0, 254).astype("uint8"), 2),
+    "from a bound on": (lambda x: tnp.clip(x, 0, 255).astype("int8"), 2),
+    "of integers": (lambda x: tnp.clip(x.astype("int32"), 0, 255).astype("uint8"), 3),
+    "for floats": (lambda x: tnp.clip(x, 0, 255).astype("float16"), 2),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_bounds_at_the_ends_of_integers_are_left_out(name: str) -> None:
+    """Floats that become integers saturate there."""
+    function, count = ENDS[name]
+    some = [-1e30, -129, -128.6, -1.5, -0.5, 0.5, 1.5, 127.4, 127.6, 254.5, 255.6]
+    x = np.array([*some, 1e30, np.nan, np.inf, -np.inf], np.float32)
+    assert len(after(function, x)) == count
+    expected = function(td.numpy.asarray(x))  # one operation after the other
+    np.testing.assert_array_equal(np.asarray(td.jit(function)(x)), np.asarray(expected))

@@ -337,3 +337,25 @@ def test_depthwise_images_of_small_integers_are_floats() -> None:
     assert "f32[1,6,6,8] conv_general" not in ops(plain, depthwise, x16, w16)
     every = small(3, 3, 8, 8, dtype="int8")
     assert "f32[1,6,6,8] conv_general" not in ops(plain, images, x, every)
+
+
+@pytest.mark.parametrize(
+    ("taps", "groups", "found"),
+    [
+        ((3, 3, 2, 32), 16, True),
+        ((3, 3, 8, 32), 4, True),
+        ((1, 3, 4, 32), 8, True),
+        ((3, 3, 16, 32), 2, False),
+        ((3, 3, 4, 16), 8, False),
+        ((1, 1, 4, 32), 8, False),
+        ((40, 27, 1, 32), 32, False),
+    ],
+    ids=str,
+)
+def test_images_of_small_groups_of_bytes_are_floats(
+    taps: tuple[int, ...], groups: int, found: bool
+) -> None:
+    """Not of wide ones, nor of single taps, nor where sums have more digits."""
+    x, w = (small(*s, dtype="int8").astype("int8") for s in ((1, 6, 6, 32), taps))
+    lines = ops(plain, partial(images, groups=groups), x, w)
+    assert any("f32" in n and "conv_general" in n for n in lines) == found

@@ -13,7 +13,7 @@ from tests.core.passes.shown import passed, untouched
 from treadle.passes.integers import fuse_integers, is_short
 
 I8, I16 = np.dtype("int8"), np.dtype("int16")
-fuse = partial(fuse_integers, integers=[I8, np.dtype("uint8")])
+fuse = partial(fuse_integers, integers={I8: 16, np.dtype("uint8"): 16})
 
 
 def small(*shape: int, dtype: Any = I8) -> np.ndarray:
@@ -69,7 +69,7 @@ def test_others_stay() -> None:
     assert untouched(fuse, padded, small(4, 31), w)
     mixed = lambda x, w, y: tnp.concatenate([wide(x), wide(y)], 0) @ wide(w)  # noqa: E731
     assert untouched(fuse, mixed, x, w, small(2, 32, dtype=np.uint8))
-    assert untouched(partial(fuse_integers, integers=[]), multiply, x, w)
+    assert untouched(partial(fuse_integers, integers={}), multiply, x, w)
     assert untouched(fuse, lambda x: wide(x) * 2, x)
 
 
@@ -86,6 +86,24 @@ def test_short_sums_are_faster_in_32_bits() -> None:
         x, w = small(rows, length), small(length, 64)
         assert untouched(fuse, multiply, x, w) is wanted
         assert untouched(fuse, multiply, w.T.copy(), x.T.copy()) is wanted
+
+
+def test_targets_say_from_how_many_terms_on() -> None:
+    multiply = lambda x, w: wide(x) @ wide(w)  # noqa: E731
+    some = partial(fuse_integers, integers={I8: 8, np.dtype("uint8"): 12})
+    for rows, length, unsigned, wanted in (
+        (7, 31, False, True),
+        (7, 32, False, False),
+        (8, 15, False, True),
+        (8, 16, False, False),
+        (32, 7, False, True),
+        (32, 8, False, False),
+        (32, 11, True, True),
+        (32, 12, True, False),
+    ):
+        x, w = small(rows, length), small(length, 64)
+        w = w.astype("uint8") if unsigned else w
+        assert untouched(some, multiply, x, w) is wanted
 
 
 def test_integers_of_less_than_32_bits_are_short() -> None:

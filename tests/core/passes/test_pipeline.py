@@ -119,5 +119,7 @@ def test_targets_say_what_becomes_of_halves_and_integers() -> None:
     i8 = np.dtype("int8")
     a, b = array(33, 40, dtype=i8), array(40, 50, dtype=i8)
     spelled = lambda a, b: a.astype("int32") @ b.astype("int32")  # noqa: E731
-    assert found(Target(integers=[i8]), a, b, function=spelled) == ["dot_general int32"]
+    assert found(Target(integers={i8: 16}), a, b, function=spelled) == [
+        "dot_general int32"
+    ]
     assert "convert int32" in found(Target(), a, b, function=spelled)

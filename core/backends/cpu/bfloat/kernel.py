@@ -38,9 +38,9 @@ from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     BYTES,
     LINE_BYTES,
-    PARTS,
     SIDE,
     SUMS_BYTES,
+    WORDS,
     Dtypes,
     Operand,
     Unit,
@@ -393,8 +393,8 @@ def _emit_piece(
     steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {depth - 1}')}, {depth}")
     before = b.op(f"mul i64 {b.op(f'sub i64 {steps}, 1')}, {depth}")
     rest = b.op(f"sub i64 {length}, {before}")
-    parts = b.op(f"add i64 {rest}, {depth // PARTS - 1}")
-    parts = b.op(f"udiv i64 {parts}, {depth // PARTS}")
+    group = depth // WORDS
+    words = b.op(f"udiv i64 {b.op(f'add i64 {rest}, {group - 1}')}, {group}")
     is_first = b.op(f"icmp eq i64 {k0}, 0")
     is_last = b.op(f"icmp sge i64 {k1}, {k}")
     whole = b.op(f"icmp sge i64 {piece}, {k}")
@@ -432,6 +432,6 @@ def _emit_piece(
         rows = b.op(f"sub i64 {end}, {row}")
         b(
             f"call void @block(ptr {a}, ptr {by}, ptr {sums}, i64 {steps}, "
-            f"i64 {parts}, i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, "
+            f"i64 {words}, i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, "
             f"ptr {target}, i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
         )

@@ -28,9 +28,6 @@ SIDE = 32
 WORDS = 16
 """Words of 32 bits along k in a block: groups of elements, see `pack`."""
 
-PARTS = 4
-"""Of a block along k: equal ones, which a unit may leave out."""
-
 LINE_BYTES = WORDS * 4
 BLOCK_BYTES = SIDE * LINE_BYTES
 SUMS_BYTES = SIDE * SIDE * 4
@@ -40,11 +37,11 @@ _MASK = f"<{SIDE} x i1>"
 _WORDS = f"<{WORDS} x i32>"
 
 BLOCK = (
-    "ptr %a, ptr %b, ptr %sums, i64 %steps, i64 %parts, i1 %first, i1 %last, "
+    "ptr %a, ptr %b, ptr %sums, i64 %steps, i64 %words, i1 %first, i1 %last, "
     "ptr %next, i64 %ahead, ptr %c, i64 %c_row, i64 %rows, i64 %columns, ptr %state"
 )
 """Parameters of ``block``: packed blocks of A and B, one behind the other along k, and
-how many; how many `PARTS` of the last one hold more than zeros; where sums are while k
+how many; how many words of the last one hold more than zeros; where sums are while k
 is not done with; whether that begins and ends here; what will be read next of B, and
 how many lines of it a step may prefetch; where the first result goes, bytes between
 rows of results, and how many rows and columns of them there are. The first block of A

@@ -23,7 +23,6 @@ from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
     BLOCK_BYTES,
     LINE_BYTES,
-    PARTS,
     SIDE,
     SUMS_ROW,
     WORDS,
@@ -55,11 +54,11 @@ ROWS = 14
 
 _LANES = 16
 _ROW = LINE_BYTES
-_UNROLLED = WORDS // PARTS
+_UNROLLED = 4
 _WORDS = Machine("i32", Tile(lanes=WORDS, rows=ROWS), "")
 
 TILE = (
-    "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %parts, ptr %sums, ptr %c, "
+    "i64 %index, ptr %a, ptr %b, i64 %steps, i64 %words, ptr %sums, ptr %c, "
     "i64 %c_row, i64 %columns, i64 %first, i64 %last"
 )
 """As the parameters of ``block``. Index: rows - 1, and as many as a tile may have more
@@ -128,7 +127,7 @@ class VectorUnit:
                 )
                 b(
                     f"call void @tile(i64 {index}, ptr {a}, ptr %b, i64 %steps, "
-                    f"i64 %parts, ptr {sums}, ptr {c_at}, i64 %c_row, i64 %columns, "
+                    f"i64 %words, ptr {sums}, ptr {c_at}, i64 %c_row, i64 %columns, "
                     f"i64 {first}, i64 {last})"
                 )
             b("ret void")
@@ -150,7 +149,7 @@ def row_tiles(b: Builder, most: int) -> Iterator[tuple[str, str]]:
 
 _CHANGED = ("left", "a", "b", "steps")  # `left` is the index at first
 _TEMPORARY = ("at",)
-_READ = ("parts", "sums", "c", "c_row", "columns", "first", "last")
+_READ = ("words", "sums", "c", "c_row", "columns", "first", "last")
 _POINTERS = ("a", "b", "sums", "c")
 
 
@@ -320,20 +319,39 @@ class Kernel:
         """Over blocks, and over some words at a time in each."""
         return [
             "3:",
-            f"movl $${PARTS}, %k[at]",
-            "cmpq $$1, %[steps]",
-            "cmoveq %[parts], %[at]",
             *(f"prefetcht0 {BLOCK_BYTES + i * _ROW}(%[a])" for i in range(self.rows)),
+            f"movl $${WORDS // _UNROLLED}, %k[at]",
+            "cmpq $$1, %[steps]",
+            "jne 4f",
+            "movq %[words], %[at]",
+            f"shrq $${_UNROLLED.bit_length() - 1}, %[at]",
+            "jz 7f",
             ".p2align 4",
             "4:",
-            *(line for word in range(_UNROLLED) for line in self._word(word)),
-            f"addq $${4 * _UNROLLED}, %[a]",
-            f"addq $${4 * SIDE * _UNROLLED}, %[b]",
-            "decl %k[at]",
+            *self._words(_UNROLLED),
             "jnz 4b",
+            "cmpq $$1, %[steps]",
+            "je 7f",
             f"addq $${BLOCK_BYTES - _ROW}, %[a]",
             "decq %[steps]",
-            "jnz 3b",
+            "jmp 3b",
+            "7:",
+            "movq %[words], %[at]",
+            f"andq $${_UNROLLED - 1}, %[at]",
+            "jz 8f",
+            "6:",
+            *self._words(1),
+            "jnz 6b",
+            "8:",
+        ]
+
+    def _words(self, count: int) -> list[str]:
+        """So many, and one turn of a loop over them less."""
+        return [
+            *(line for word in range(count) for line in self._word(word)),
+            f"addq $${4 * count}, %[a]",
+            f"addq $${4 * SIDE * count}, %[b]",
+            "decl %k[at]",
         ]
 
     def _word(self, word: int) -> list[str]:
@@ -357,12 +375,16 @@ class Kernel:
 
     def stores(self) -> list[str]:
         """Stores sums under masks."""
-        text = self.masks()
+        whole = [f"cmpq $${_LANES * self.vectors}, %[columns]", "jl 6f"]
+        masked = ["jmp 9f", "6:", *self.masks()]
         for row in self.sums:
             for j, x in enumerate(row):
-                text.append(f"vmovups {x}, {64 * j}(%[c]) {{%k{j + 1}}}")
-            text.append("addq %[c_row], %[c]")
-        return text
+                store = f"vmovups {x}, {64 * j}(%[c])"
+                whole.append(store)
+                masked.append(f"{store} {{%k{j + 1}}}")
+            for text in (whole, masked):
+                text.append("addq %[c_row], %[c]")
+        return whole + masked
 
 
 class HalfKernel(Kernel):
@@ -472,6 +494,5 @@ class Model:
 
 def words_of(b: Builder) -> str:
     """How many words along k a tile multiplies."""
-    missing = b.op(f"sub i64 {PARTS}, %parts")
-    missing = b.op(f"mul i64 {missing}, {_UNROLLED}")
+    missing = b.op(f"sub i64 {WORDS}, %words")
     return b.op(f"sub i64 {b.op(f'mul i64 %steps, {WORDS}')}, {missing}")

@@ -5,7 +5,8 @@ instead of 144 [1]: with V = B' d B of 6 x 6 inputs d, and U = G g G' of a filte
 outputs are A' M A, where M is the sum over channels of U * V, number by number. So M is
 36 matrix products, of tiles and features, over channels. The filter's gradient is the
 transposed map: G' S G, where S is the sum over tiles of V * (A y A'), of the outputs'
-gradients y.
+gradients y. Of a filter of one row of 3, tiles are 4 outputs of a row, which take 6
+products instead of 12.
 
 A polynomial of degree 5 is known from five points and its leading coefficient. The
 points 0, +-p, +-1/p are as good as any: with p = sqrt(1/2) what float32 loses is, at 64
@@ -24,15 +25,37 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.tile import Machine
 
 OUT = 4
-"""Rows and columns of outputs of a tile."""
+"""Columns of outputs of a tile."""
 TAPS = 3
 SIDE = OUT + TAPS - 1
-"""Rows and columns of inputs of a tile."""
-PLACES = SIDE * SIDE
-"""How many products there are."""
+"""Columns of inputs of a tile."""
+
+
+class Form(NamedTuple):
+    """What a tile is."""
+
+    name: str
+    """With which functions' names begin."""
+    out: int
+    """Rows of outputs."""
+    taps: int
+    """Rows of the filter."""
+    kind: Kind
+    filter_kind: Kind
+    """Of the kernel, and of that of the filter's gradient."""
+
+    @property
+    def places(self) -> int:
+        """How many products there are."""
+        return (self.out + self.taps - 1) * SIDE
+
+
+SQUARES = Form("winograd", OUT, TAPS, Kind.WINOGRAD, Kind.WINOGRAD_FILTER)
+LINES = Form("line", 1, 1, Kind.WINOGRAD_LINES, Kind.WINOGRAD_LINES_FILTER)
 
 _P, _Q = 0.5**0.5, 2.0**0.5
 _PP, _QQ = 0.5, 2.0
@@ -126,7 +149,7 @@ def to_filter(do: Arithmetic, s: Values) -> list[str]:
 
 
 class Transform(NamedTuple):
-    """What becomes of the columns of a square, then of its rows."""
+    """What becomes of the columns of a tile, then of its rows."""
 
     line: Callable[[Arithmetic, Values], list[str]]
     given: int
@@ -140,20 +163,21 @@ RESULT_GRADIENT = Transform(of_result, OUT, SIDE)
 FILTER_GRADIENT = Transform(to_filter, SIDE, TAPS)
 
 
-def buffer(b: Builder, machine: Machine) -> str:
+def buffer(b: Builder, machine: Machine, form: Form) -> str:
     """Room for what columns become: to be made where a function begins."""
-    return b.op(f"alloca [{PLACES} x {machine.vector}], align 64")
+    return b.op(f"alloca [{form.places} x {machine.vector}], align 64")
 
 
-def emit_square(
+def emit_transform(
     b: Builder,
     machine: Machine,
+    form: Form,
     transform: Transform,
     room: str,
     load: Callable[[int, str], str],
     store: Callable[[str, list[str]], None],
 ) -> None:
-    """Transforms a square of vectors.
+    """Transforms a tile of vectors.
 
     room: a `buffer`. load: gives what is in a row (a number) and a column (an i64).
     store: writes a row (an i64) of the result. Columns and rows are loops: LLVM would
@@ -161,6 +185,9 @@ def emit_square(
     """
     do = Arithmetic(b, machine)
     vector, given = machine.vector, transform.given
+    if form.out == 1:
+        store("0", transform.line(do, [load(0, str(i)) for i in range(given)]))
+        return
     with b.loop("0", str(given)) as column:
         made = transform.line(do, [load(row, column) for row in range(given)])
         for row, value in enumerate(made):

@@ -1,15 +1,16 @@
-"""The gradient by a filter of 3 x 3: Winograd's, by tiles of 4 x 4 outputs.
+"""The gradient by a filter of 3 x 3, or of a row of 3: Winograd's, by tiles of 4 x 4
+outputs, or of 4 of a row.
 
 As in `winograd_kernel`, a unit is a slab of some images. A task owns some partial sums
 and some panels of features::
 
     for each partial sum
-        for each chunk of panels whose 36 sums per channel may stay in memory
+        for each chunk of panels whose sums for each channel may stay in memory
             for each unit, for each part of its tiles
                 pad, and transform the tiles of the images
                 transform those of the outputs' gradients, panel by panel
                 for each panel, for each block of channels
-                    for some tiles at once, for each of 36 places: a product over them
+                    for some tiles at once, for each of the places: a product over them
                     after the last unit: transform the sums into the partial sum
 
 If there is one unit alone, a block's sums are transformed as soon as they are made. The
@@ -22,12 +23,12 @@ from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWo
 from treadle.backends.cpu.conv.winograd import (
     FILTER_GRADIENT,
     OUT,
-    PLACES,
     RESULT_GRADIENT,
     SIDE,
     TAPS,
+    Form,
     buffer,
-    emit_square,
+    emit_transform,
 )
 from treadle.backends.cpu.conv.winograd_kernel import (
     all_channels,
@@ -51,14 +52,14 @@ from treadle.backends.cpu.gemm.tile import Machine, lane_mask, masked_store
 from treadle.backends.cpu.run.divided import COLD
 
 
-def emit_winograd_filter(b: Builder, machine: Machine) -> None:
+def emit_winograd_filter(b: Builder, machine: Machine, form: Form) -> None:
     """Defines ``winograd_gradient``, beside ``winograd`` and ``sum_partials``."""
-    _emit_outputs(b, machine)
-    _emit_sums(b, machine)
-    _emit_block(b, machine)
-    _emit_unit(b, machine)
+    _emit_outputs(b, machine, form)
+    _emit_sums(b, machine, form)
+    _emit_block(b, machine, form)
+    _emit_unit(b, machine, form)
     with b.function(
-        "define internal void @winograd_gradient(ptr %args, i64 %task, i64 %slot) "
+        f"define internal void @{form.name}_gradient(ptr %args, i64 %task, i64 %slot) "
         + COLD
     ):
         args = Args(b)
@@ -95,18 +96,18 @@ def emit_winograd_filter(b: Builder, machine: Machine) -> None:
                 after = b.op(f"or i64 {after}, {b.op(f'sub i64 {tiles}, {x1}')}")
                 is_last = b.op(f"icmp eq i64 {after}, 0")
                 b(
-                    f"call void @winograd_slab(ptr %args, ptr {own}, ptr {result}, "
+                    f"call void @{form.name}_slab(ptr %args, ptr {own}, ptr {result}, "
                     f"i64 {i0}, i64 {i1}, i64 {y0}, i64 {y1}, i64 {x0}, i64 {x1}, "
                     f"i64 {p0}, i64 {p1}, i64 {before}, i1 {is_last})"
                 )
         b("ret void")
 
 
-def _emit_unit(b: Builder, machine: Machine) -> None:
+def _emit_unit(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_slab``: a part of a unit, which starts the sums unless it comes
     `again`, and ends them if it is the last one."""
     with b.function(
-        "define internal void @winograd_slab(ptr %args, ptr %own, ptr %result, "
+        f"define internal void @{form.name}_slab(ptr %args, ptr %own, ptr %result, "
         "i64 %i0, i64 %i1, i64 %y0, i64 %y1, i64 %x0, i64 %x1, i64 %p0, i64 %p1, "
         "i64 %again, i1 %last) " + COLD
     ):
@@ -126,7 +127,7 @@ def _emit_unit(b: Builder, machine: Machine) -> None:
         where = ("%own", inputs)
         columns = ("%x0", across)
         down, count = emit_inputs(
-            b, machine, args, images, rows, columns, padded, where
+            b, machine, form, args, images, rows, columns, padded, where
         )
         each = b.op(f"mul i64 {down}, {across}")
         channels, piece = all_channels(b, args), args(WinogradWord.PIECE)
@@ -136,14 +137,14 @@ def _emit_unit(b: Builder, machine: Machine) -> None:
         with b.loop("%p0", "%p1") as panel:
             with (
                 b.loop("%i0", "%i1") as image,
-                tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, at),
+                tiles_of(b, down, args(ConvWord.DILATION_Y), form.out) as (t, at),
             ):
                 number = b.op(f"mul i64 {b.op(f'sub i64 {image}, %i0')}, {each}")
                 number = b.op(f"add i64 {number}, {b.op(f'mul i64 {t}, {across}')}")
                 target = offset(b, machine, outputs, number, str(machine.tile.columns))
                 y = b.op(f"add i64 %y0, {at}")
                 b(
-                    f"call void @winograd_outputs(ptr %args, i64 {image}, i64 {y}, "
+                    f"call void @{form.name}_outputs(ptr %args, i64 {image}, i64 {y}, "
                     f"i64 %x0, i64 {across}, i64 {panel}, ptr {lines}, ptr {target})"
                 )
             number = b.op(f"mul i64 {b.op(f'sub i64 {panel}, %p0')}, {blocks}")
@@ -152,7 +153,7 @@ def _emit_unit(b: Builder, machine: Machine) -> None:
                 c0 = b.op(f"mul i64 {block}, {piece}")
                 c1 = minimum(b, b.op(f"add i64 {c0}, {piece}"), channels)
                 b(
-                    f"call void @winograd_block(ptr %args, i64 {panel}, i64 {c0}, "
+                    f"call void @{form.name}_block(ptr %args, i64 {panel}, i64 {c0}, "
                     f"i64 {c1}, i64 {count}, ptr {inputs}, ptr {outputs}, "
                     f"ptr {offset(b, machine, sums, at, step)}, ptr %result, "
                     f"i64 %again, i1 %last)"
@@ -160,17 +161,17 @@ def _emit_unit(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
-def _emit_outputs(b: Builder, machine: Machine) -> None:
+def _emit_outputs(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_outputs``: transforms tiles of a panel, from (y, x) on, `count` side
     by side, by way of padded lines."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     with b.function(
-        "define internal void @winograd_outputs(ptr %args, i64 %image, i64 %y, "
+        f"define internal void @{form.name}_outputs(ptr %args, i64 %image, i64 %y, "
         "i64 %x, i64 %count, i64 %panel, ptr %lines, ptr %outputs)"
     ):
         args = Args(b)
-        room = buffer(b, machine)
+        room = buffer(b, machine, form)
         _, f0, f1 = panel_features(b, machine, args, "%panel")
         out_y, out_x = args(ConvWord.OUT_Y), args(ConvWord.OUT_X)
         place = args(WinogradWord.FILTER_PLANE)
@@ -180,7 +181,7 @@ def _emit_outputs(b: Builder, machine: Machine) -> None:
         line = b.op(f"mul i64 {pixels}, {width}")
         below, apart = args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)
         beside = b.op(f"mul i64 {apart}, {width}")
-        with b.loop("0", str(OUT)) as row:
+        with b.loop("0", str(form.out)) as row:
             y = b.op(f"add i64 %y, {b.op(f'mul i64 {row}, {below}')}")
             target = offset(b, machine, "%lines", row, line)
             exists = b.op(f"icmp slt i64 {y}, {out_y}")
@@ -211,15 +212,15 @@ def _emit_outputs(b: Builder, machine: Machine) -> None:
                 return b.op(f"load {vector}, ptr {at}, align 4")
 
             store = storing(b, machine, target, place)
-            emit_square(b, machine, RESULT_GRADIENT, room, load, store)
+            emit_transform(b, machine, form, RESULT_GRADIENT, room, load, store)
         b("ret void")
 
 
-def _emit_block(b: Builder, machine: Machine) -> None:
+def _emit_block(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_block``: products over tiles for some channels and a panel."""
     width, size, height = machine.tile.columns, machine.itemsize, machine.tile.rows
     with b.function(
-        "define internal void @winograd_block(ptr %args, i64 %panel, i64 %c0, "
+        f"define internal void @{form.name}_block(ptr %args, i64 %panel, i64 %c0, "
         "i64 %c1, i64 %count, ptr %inputs, ptr %outputs, ptr %sums, ptr %result, "
         "i64 %again, i1 %last) " + COLD
     ):
@@ -232,7 +233,7 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         inputs = offset(b, machine, "%inputs", "%c0", "1")
         step = b.op(f"mul i64 {args(WinogradWord.PITCH)}, {size}")
         most = args(WinogradWord.TILES)
-        with b.loop("0", "%count", most) as t0, b.loop("0", str(PLACES)) as place:
+        with b.loop("0", "%count", most) as t0, b.loop("0", str(form.places)) as place:
             t1 = minimum(b, b.op(f"add i64 {t0}, {most}"), "%count")
             later = b.op(f"icmp ne i64 {b.op(f'or i64 {t0}, %again')}, 0")
             a, panel, c = (
@@ -256,21 +257,22 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         with b.when("%last"):
             target = offset(b, machine, "%result", f0, "1")
             b(
-                f"call void @winograd_sums(ptr %args, ptr %sums, i64 %c0, i64 %c1, "
+                f"call void @{form.name}_sums(ptr %args, ptr %sums, i64 %c0, i64 %c1, "
                 f"i64 {columns}, ptr {target})"
             )
         b("ret void")
 
 
-def _emit_sums(b: Builder, machine: Machine) -> None:
+def _emit_sums(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_sums``: what sums of some channels make of the gradient."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
-        "define internal void @winograd_sums(ptr %args, ptr noalias readonly %sums, "
-        "i64 %c0, i64 %c1, i64 %columns, ptr noalias %target)"
+        f"define internal void @{form.name}_sums(ptr %args, "
+        "ptr noalias readonly %sums, i64 %c0, i64 %c1, i64 %columns, "
+        "ptr noalias %target)"
     ):
         args = Args(b)
-        room = buffer(b, machine)
+        room = buffer(b, machine, form)
         place = args(WinogradWord.SUMS_PLANE)
         features = args(FilterWord.FEATURES)
         channels = args(ConvWord.CHANNELS)
@@ -280,7 +282,7 @@ def _emit_sums(b: Builder, machine: Machine) -> None:
             source = b.op(f"add i64 {source}, {f}")
             source = offset(b, machine, "%sums", source, "1")
             dz, c = (b.op(f"{op} i64 {c}, {channels}") for op in ("udiv", "urem"))
-            target = b.op(f"mul i64 {dz}, {TAPS * TAPS}")
+            target = b.op(f"mul i64 {dz}, {form.taps * TAPS}")
             target = offset(b, machine, "%target", target, tap)
             target = offset(b, machine, target, c, features)
             target = offset(b, machine, target, f, "1")
@@ -300,5 +302,5 @@ def _emit_sums(b: Builder, machine: Machine) -> None:
                         at = offset(b, machine, at, "1", tap)
                     masked_store(b, machine, value, at, mask)
 
-            emit_square(b, machine, FILTER_GRADIENT, room, load, store)
+            emit_transform(b, machine, form, FILTER_GRADIENT, room, load, store)
         b("ret void")

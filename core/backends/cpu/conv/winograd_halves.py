@@ -14,6 +14,7 @@ from dataclasses import replace
 from treadle.backends.cpu.conv import pairs
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.conv.pad import emit_pad
+from treadle.backends.cpu.conv.winograd import SQUARES
 from treadle.backends.cpu.conv.winograd_filter import emit_winograd_filter
 from treadle.backends.cpu.conv.winograd_kernel import emit_tiles_of_row, emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
@@ -63,14 +64,14 @@ def emit_module(machine: Machine, gradient: bool) -> str:
     emit_pad(b, machine)
     kinds = {Kind.WINOGRAD: "winograd"}
     if gradient:
-        emit_tiles_of_row(b, machine)
-        emit_winograd_filter(b, sums)
+        emit_tiles_of_row(b, machine, SQUARES)
+        emit_winograd_filter(b, sums, SQUARES)
         emit_sum(b, machine)
         kinds = {
             Kind.WINOGRAD_FILTER: "winograd_gradient",
             Kind.SUM_PARTIALS: "sum_partials",
         }
     else:
-        emit_winograd(b, machine)
+        emit_winograd(b, machine, SQUARES)
     emit_dispatch(b, "convolve", kinds)
     return b.text()

@@ -1,4 +1,5 @@
-"""The convolution kernel for filters of 3 x 3: Winograd's, by tiles of 4 x 4 outputs.
+"""The convolution kernel for filters of 3 x 3, and of a row of 3: Winograd's, by tiles
+of 4 x 4 outputs, or of 4 of a row.
 
 Tasks are those of `kernel`, and so are units, a unit being a slab of some images. What
 a task holds of one fits the L2 cache, or streams through it::
@@ -11,7 +12,7 @@ a task holds of one fits the L2 cache, or streams through it::
                 transform the tiles
                 for each panel
                     for each piece of the channels
-                        for each of 36 places: a product
+                        for each of 36, or 6, places: a product
                     transform the sums into the output
                     epilogue
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from treadle.backends.cpu.conv.arguments import ConvWord, WinogradWord
 from treadle.backends.cpu.conv.kernel import emit_tasks, images_and_rows
@@ -33,12 +35,12 @@ from treadle.backends.cpu.conv.winograd import (
     FILTER,
     IMAGE,
     OUT,
-    PLACES,
     RESULT,
     SIDE,
     TAPS,
+    Form,
     buffer,
-    emit_square,
+    emit_transform,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
@@ -64,42 +66,44 @@ _CHANNELS = 16
 """Of a filter, that are transformed at once: a square, where it lies transposed."""
 
 
-def emit_winograd(b: Builder, machine: Machine) -> None:
+def emit_winograd(b: Builder, machine: Machine, form: Form) -> None:
     """Defines ``winograd``, beside ``convolution``."""
-    _emit_filter(b, machine)
-    emit_tiles_of_row(b, machine)
-    _emit_results(b, machine)
-    _emit_panel(b, machine)
+    _emit_filter(b, machine, form)
+    emit_tiles_of_row(b, machine, form)
+    _emit_results(b, machine, form)
+    _emit_panel(b, machine, form)
     with b.function(
-        "define internal void @winograd_chunk(ptr %args, i64 %p0, i64 %p1, ptr %packed)"
-        + COLD
+        f"define internal void @{form.name}_chunk(ptr %args, i64 %p0, i64 %p1, "
+        f"ptr %packed)" + COLD
     ):
         args = Args(b)
-        step = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {PLACES}")
+        step = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {form.places}")
         channels = all_channels(b, args)
         kept = b.op(f"icmp eq i64 {args(WinogradWord.STREAMS)}, 0")
         with b.when(kept), b.loop("%p0", "%p1") as panel:
             number = b.op(f"sub i64 {panel}, %p0")
             target = offset(b, machine, "%packed", number, step)
             b(
-                f"call void @winograd_filter(ptr %args, i64 {panel}, i64 0, "
+                f"call void @{form.name}_filter(ptr %args, i64 {panel}, i64 0, "
                 f"i64 {channels}, ptr {target})"
             )
         b("ret void")
-    emit_tasks(b, machine, "winograd", _emit_unit, "winograd_chunk")
+    unit = partial(_emit_unit, form)
+    emit_tasks(b, machine, form.name, unit, f"{form.name}_chunk")
 
 
-def _emit_filter(b: Builder, machine: Machine) -> None:
+def _emit_filter(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_filter``: packs channels first..last-1 of a panel, place by place."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
-        "define internal void @winograd_filter(ptr %args, i64 %panel, i64 %first, "
+        f"define internal void @{form.name}_filter(ptr %args, i64 %panel, i64 %first, "
         "i64 %last, ptr %packed)"
     ):
         args = Args(b)
-        room = buffer(b, machine)
+        room = buffer(b, machine, form)
         step = (_CHANNELS + lanes) * width  # a producer may write a vector too much
-        taps = b.op(f"alloca [{TAPS * TAPS * step} x {machine.scalar}], align 64")
+        size = form.taps * TAPS * step
+        taps = b.op(f"alloca [{size} x {machine.scalar}], align 64")
         place, channels = args(WinogradWord.FILTER_PLANE), args(ConvWord.CHANNELS)
         _, f0, f1 = panel_features(b, machine, args, "%panel")
         with b.loop("0", args(ConvWord.TAPS_Z)) as dz, contextlib.ExitStack() as inner:
@@ -108,9 +112,9 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
             high = minimum(b, b.op(f"sub i64 %last, {before}"), channels)
             c0 = inner.enter_context(b.loop(low, high, str(_CHANNELS)))
             c1 = minimum(b, b.op(f"add i64 {c0}, {_CHANNELS}"), high)
-            with b.loop("0", str(TAPS)) as dy, b.loop("0", str(TAPS)) as dx:
+            with b.loop("0", str(form.taps)) as dy, b.loop("0", str(TAPS)) as dx:
                 tap = b.op(f"add i64 {b.op(f'mul i64 {dy}, {TAPS}')}, {dx}")
-                row = b.op(f"add i64 {b.op(f'mul i64 {dz}, {TAPS}')}, {dy}")
+                row = b.op(f"add i64 {b.op(f'mul i64 {dz}, {form.taps}')}, {dy}")
                 where = f"i64 {row}, i64 {dx}, i64 {c0}, i64 {c1}, i64 {f0}, i64 {f1}"
                 block = offset(b, machine, taps, tap, str(step))
                 block = f"ptr {block}, i64 {width}"
@@ -129,7 +133,7 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
                     return b.op(f"load {vector}, ptr {at}, align 4")
 
                 store = storing(b, machine, start, place)
-                emit_square(b, machine, FILTER, room, load, store)
+                emit_transform(b, machine, form, FILTER, room, load, store)
         b("ret void")
 
 
@@ -155,24 +159,27 @@ def all_channels(b: Builder, args: Args) -> str:
 
 
 @contextlib.contextmanager
-def tiles_of(b: Builder, count: str, apart: str) -> Iterator[tuple[str, str]]:
-    """A loop over `count` tiles whose outputs are so far apart: number and place."""
-    size = b.op(f"mul i64 {apart}, {OUT}")
+def tiles_of(
+    b: Builder, count: str, apart: str, out: int = OUT
+) -> Iterator[tuple[str, str]]:
+    """A loop over `count` tiles of so many outputs that are so far apart: number and
+    place."""
+    size = b.op(f"mul i64 {apart}, {out}")
     with b.loop("0", count, apart) as first, b.loop("0", apart) as phase:
         block = b.op(f"mul i64 {b.op(f'udiv i64 {first}, {apart}')}, {size}")
         number = b.op(f"add i64 {first}, {phase}")
         yield number, b.op(f"add i64 {block}, {phase}")
 
 
-def emit_tiles_of_row(b: Builder, machine: Machine) -> None:
+def emit_tiles_of_row(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_tiles``: transforms tiles of padded rows, `count` side by side."""
     lanes, vector = machine.tile.lanes, machine.vector
     with b.function(
-        "define internal void @winograd_tiles(ptr %args, ptr noalias readonly %rows, "
-        "i64 %count, ptr noalias %inputs)"
+        f"define internal void @{form.name}_tiles(ptr %args, "
+        "ptr noalias readonly %rows, i64 %count, ptr noalias %inputs)"
     ):
         args = Args(b)
-        room = buffer(b, machine)
+        room = buffer(b, machine, form)
         pixel, line = args(ConvWord.PIXEL), args(ConvWord.LINE)
         pitch, place = args(WinogradWord.PITCH), args(WinogradWord.PLANE)
         apart = args(ConvWord.DILATION_X)
@@ -194,20 +201,21 @@ def emit_tiles_of_row(b: Builder, machine: Machine) -> None:
                 return b.op(f"load {vector}, ptr {at}, align 4")
 
             store = storing(b, machine, target, place)
-            emit_square(b, machine, IMAGE, room, load, store)
+            emit_transform(b, machine, form, IMAGE, room, load, store)
         b("ret void")
 
 
-def _emit_results(b: Builder, machine: Machine) -> None:
+def _emit_results(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_results``: what the sums of tiles, `count` side by side, make of the
     output, from pixel (y, x) of an image on, for some features."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
-        "define internal void @winograd_results(ptr %args, ptr noalias readonly %sums, "
-        "i64 %count, i64 %image, i64 %y, i64 %x, i64 %feature, i64 %columns)"
+        f"define internal void @{form.name}_results(ptr %args, "
+        "ptr noalias readonly %sums, i64 %count, i64 %image, i64 %y, i64 %x, "
+        "i64 %feature, i64 %columns)"
     ):
         args = Args(b)
-        room, stored = buffer(b, machine), machine.result
+        room, stored = buffer(b, machine, form), machine.result
         place = args(WinogradWord.SUMS_PLANE)
         out_y, out_x, pixel = (
             args(ConvWord.OUT_Y),
@@ -265,7 +273,7 @@ def _emit_results(b: Builder, machine: Machine) -> None:
                         with b.when(b.op(f"icmp sgt i64 {across}, {i}")):
                             masked_store(b, machine, value, at, mask)
 
-            emit_square(b, machine, RESULT, room, load, store)
+            emit_transform(b, machine, form, RESULT, room, load, store)
         b("ret void")
 
 
@@ -276,6 +284,7 @@ def _steps(b: Builder, length: str, apart: str) -> str:
 
 
 def _emit_unit(
+    form: Form,
     b: Builder,
     machine: Machine,
     args: Args,
@@ -290,7 +299,7 @@ def _emit_unit(
     inputs = b.op(f"getelementptr i8, ptr {scratch[0]}, i64 {skip}")
     skip = args(WinogradWord.SUMS_OFFSET)
     sums = b.op(f"getelementptr i8, ptr {scratch[0]}, i64 {skip}")
-    size = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {PLACES}")
+    size = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {form.places}")
     with b.loop("0", tiles, part) as x0:
         x1 = minimum(b, b.op(f"add i64 {x0}, {part}"), tiles)
         across = b.op(f"sub i64 {x1}, {x0}")
@@ -298,6 +307,7 @@ def _emit_unit(
         _, count = emit_inputs(
             b,
             machine,
+            form,
             args,
             (i0, i1),
             (y0, y1),
@@ -311,22 +321,23 @@ def _emit_unit(
             streams = b.op(f"icmp ne i64 {args(WinogradWord.STREAMS)}, 0")
             weights = b.op(f"select i1 {streams}, ptr {scratch[1]}, ptr {weights}")
             b(
-                f"call void @winograd_panel(ptr %args, i64 {i0}, i64 {i1}, i64 {y0}, "
-                f"i64 {y1}, i64 {x0}, i64 {across}, i64 {count}, i64 {panel}, "
-                f"ptr {inputs}, ptr {weights}, ptr {sums})"
+                f"call void @{form.name}_panel(ptr %args, i64 {i0}, i64 {i1}, "
+                f"i64 {y0}, i64 {y1}, i64 {x0}, i64 {across}, i64 {count}, "
+                f"i64 {panel}, ptr {inputs}, ptr {weights}, ptr {sums})"
             )
 
 
-def _tiles(b: Builder, args: Args, outputs: str) -> str:
+def _tiles(b: Builder, form: Form, args: Args, outputs: str) -> str:
     """How many rows of tiles so many rows of outputs are."""
     apart = args(ConvWord.DILATION_Y)
-    size = b.op(f"mul i64 {apart}, {OUT}")
+    size = b.op(f"mul i64 {apart}, {form.out}")
     return b.op(f"mul i64 {_steps(b, outputs, size)}, {apart}")
 
 
 def emit_inputs(
     b: Builder,
     machine: Machine,
+    form: Form,
     args: Args,
     images: tuple[str, str],
     rows: tuple[str, str],
@@ -341,8 +352,8 @@ def emit_inputs(
     image then, has been padded. scratch: for the padded slab, and for what it becomes.
     """
     (i0, i1), (y0, y1), (x0, across) = images, rows, columns
-    down = _tiles(b, args, b.op(f"sub i64 {y1}, {y0}"))
-    bottom = b.op(f"add i64 {y0}, {b.op(f'mul i64 {down}, {OUT}')}")
+    down = _tiles(b, form, args, b.op(f"sub i64 {y1}, {y0}"))
+    bottom = b.op(f"add i64 {y0}, {b.op(f'mul i64 {down}, {form.out}')}")
     each = b.op(f"mul i64 {down}, {across}")
     line, pitch = args(ConvWord.LINE), args(WinogradWord.PITCH)
     start = b.op(f"mul i64 {x0}, {OUT}")
@@ -359,23 +370,23 @@ def emit_inputs(
         # What is too much of an image's channels is written over by the next one's.
         inputs = offset(b, machine, scratch[1], dz, channels)
         first = b.op(f"mul i64 {b.op(f'sub i64 {image}, {i0}')}, {each}")
-        with tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, y):
+        with tiles_of(b, down, args(ConvWord.DILATION_Y), form.out) as (t, y):
             number = b.op(f"add i64 {first}, {b.op(f'mul i64 {t}, {across}')}")
             target = offset(b, machine, inputs, number, pitch)
             b(
-                f"call void @winograd_tiles(ptr %args, "
+                f"call void @{form.name}_tiles(ptr %args, "
                 f"ptr {offset(b, machine, source, y, line)}, i64 {across}, "
                 f"ptr {target})"
             )
     return down, b.op(f"mul i64 {each}, {b.op(f'sub i64 {i1}, {i0}')}")
 
 
-def _emit_panel(b: Builder, machine: Machine) -> None:
+def _emit_panel(b: Builder, machine: Machine, form: Form) -> None:
     """``winograd_panel``: one panel of features of a part of a unit."""
     width, size, height = machine.tile.columns, machine.itemsize, machine.tile.rows
     with b.function(
-        "define internal void @winograd_panel(ptr %args, i64 %i0, i64 %i1, i64 %y0, "
-        "i64 %y1, i64 %x0, i64 %across, i64 %count, i64 %panel, ptr %inputs, "
+        f"define internal void @{form.name}_panel(ptr %args, i64 %i0, i64 %i1, "
+        "i64 %y0, i64 %y1, i64 %x0, i64 %across, i64 %count, i64 %panel, ptr %inputs, "
         "ptr %weights, ptr %sums) " + COLD
     ):
         args = Args(b)
@@ -390,13 +401,13 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             c1 = minimum(b, b.op(f"add i64 {c0}, {piece}"), channels)
             with b.when(streams):
                 b(
-                    f"call void @winograd_filter(ptr %args, i64 %panel, i64 {c0}, "
+                    f"call void @{form.name}_filter(ptr %args, i64 %panel, i64 {c0}, "
                     f"i64 {c1}, ptr %weights)"
                 )
             skipped = b.op(f"select i1 {streams}, i64 0, i64 {c0}")
             weights = offset(b, machine, "%weights", skipped, str(width))
             inputs = offset(b, machine, "%inputs", c0, "1")
-            with b.loop("0", str(PLACES)) as place:
+            with b.loop("0", str(form.places)) as place:
                 a, panel, c = (
                     offset(b, machine, base, place, args(word))
                     for base, word in (
@@ -416,7 +427,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
                 ).call(b)
         x = b.op(f"mul i64 %x0, {OUT}")
         step = b.op(f"mul i64 %across, {width}")
-        down = _tiles(b, args, b.op("sub i64 %y1, %y0"))
+        down = _tiles(b, form, args, b.op("sub i64 %y1, %y0"))
         each = b.op(f"mul i64 {down}, {step}")
         whole = b.op(f"icmp eq i64 %across, {args(WinogradWord.TILES_X)}")
         parted = b.op(f"xor i1 {whole}, true")
@@ -424,11 +435,11 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         with b.loop("%i0", "%i1") as image:
             number = b.op(f"sub i64 {image}, %i0")
             first = offset(b, machine, "%sums", number, each)
-            with tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, at):
+            with tiles_of(b, down, args(ConvWord.DILATION_Y), form.out) as (t, at):
                 source = offset(b, machine, first, t, step)
                 y = b.op(f"add i64 %y0, {at}")
                 b(
-                    f"call void @winograd_results(ptr %args, ptr {source}, "
+                    f"call void @{form.name}_results(ptr %args, ptr {source}, "
                     f"i64 %across, i64 {image}, i64 {y}, i64 {x}, i64 {f0}, "
                     f"i64 {columns})"
                 )

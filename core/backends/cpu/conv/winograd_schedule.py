@@ -24,10 +24,9 @@ from treadle.backends.cpu.conv.schedule import (
     parts,
     planned,
 )
-from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
+from treadle.backends.cpu.conv.winograd import LINES, OUT, SQUARES, TAPS, Form
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
-    Kind,
     Scheduled,
     Tile,
     Word,
@@ -48,25 +47,37 @@ _ALL_SUMS_BYTES = 10 << 20  # of what stays from one unit to the next
 _LEAST_TILES = 28  # to sum over before adding to memory
 _PIECE = 48  # channels summed at once: more lose more, fewer take longer
 _TILES = 32  # ... and tiles
+_LINE_PIECE = 128  # of lines, which lose half as much
+_LINE_TILES = 128
 _LANES = 16
 _SQUARE_CYCLES = 190  # to transform a vector of a tile
 _FILTER_CYCLES = 230  # and of a filter
+_LINE_CYCLES = 20  # the same of lines
+_LINE_FILTER_CYCLES = 40
 _CALL_CYCLES = 4  # of the micro-kernel, for a row of it
 _GAIN = 0.8
 _HALF_GAIN = 0.52  # of the time that half floats take
 _TASK_TILES = 64  # that are worth transforming the filter for
 
 
-def is_possible(spec: ConvSpec) -> bool:
-    """Whether it is a sum over 3 x 3 pixels that lie side by side, or taps apart."""
-    return (
-        spec.groups == 1
-        and not spec.exact
-        and spec.sums == np.float32
-        and all(
-            (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
-        )
-    )
+def form_of(spec: ConvSpec) -> Form | None:
+    """Of which tiles it may be: if it is a sum over 3 x 3 pixels, or 3 of a row, that
+    lie side by side, or taps apart. Half floats, of which two products are made at
+    once, gain by squares alone."""
+    if spec.groups != 1 or spec.exact or spec.sums != np.float32:
+        return None
+    if any((a.stride, a.in_dilation) != (1, 1) for a in (spec.y, spec.x)):
+        return None
+    forms = (SQUARES, LINES) if spec.half is None else (SQUARES,)
+    found = [f for f in forms if (spec.y.taps, spec.x.taps) == (f.taps, TAPS)]
+    return found[0] if found else None
+
+
+def _chosen(spec: ConvSpec) -> Form:
+    """The tiles of one that is done by them."""
+    form = form_of(spec)
+    assert form is not None
+    return form
 
 
 def _depth(spec: ConvSpec) -> int:
@@ -86,18 +97,25 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     The same for any machine, and for any number of threads, as what is summed is not.
     """
     channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
+    form = form_of(spec)
+    if form is None:
+        return False
     y, x, z, depth = spec.y, spec.x, spec.z, _depth(spec)
-    block = PLACES * y.dilation * x.dilation * depth * spec.dtype.itemsize
+    block = form.places * y.dilation * x.dilation * depth * spec.dtype.itemsize
     if block > (_GRADIENT_BLOCK_BYTES if filter_gradient else _BLOCK_BYTES):
         return False
-    tiles = spec.images * (_whole(y).out // OUT) * (_whole(x).out // OUT)
+    tiles = spec.images * (_whole(y, form.out).out // form.out)
+    tiles *= _whole(x, OUT).out // OUT
     # Some of the launches of few pixels never read what lies beside an image.
-    met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
+    met = y.taps * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
     met *= spec.images // z.out * _met(z)
     products = met * spec.channels * features
-    fewer = PLACES * tiles * (depth * features + _CALL_CYCLES * features)
-    squares = tiles * (channels * z.taps + features)
-    per_filter = _FILTER_CYCLES * depth * features
+    fewer = form.places * tiles * (depth * features + _CALL_CYCLES * features)
+    vectors = tiles * (channels * z.taps + features)
+    per_tile, per_filter = _SQUARE_CYCLES, _FILTER_CYCLES
+    if form is LINES:
+        per_tile, per_filter = _LINE_CYCLES, _LINE_FILTER_CYCLES
+    per_filter *= depth * features
     if filter_gradient:
         size = spec.k * spec.features * spec.dtype.itemsize
         per_filter *= filter_schedule.partial_count(spec, size)
@@ -105,7 +123,7 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     if spec.half is not None:
         alone = spec.images % 2 if filter_gradient else 0
         gain = _HALF_GAIN * (spec.images + alone) / spec.images
-    return fewer + _SQUARE_CYCLES * squares + per_filter < gain * products
+    return fewer + per_tile * vectors + per_filter < gain * products
 
 
 @lru_cache(maxsize=1024)
@@ -120,15 +138,14 @@ def _met(axis: Axis) -> int:
     return total
 
 
-def tiled(spec: ConvSpec) -> ConvSpec:
+def tiled(spec: ConvSpec, form: Form) -> ConvSpec:
     """The same, of images as large as their tiles."""
-
-    return replace(spec, y=_whole(spec.y), x=_whole(spec.x))
+    return replace(spec, y=_whole(spec.y, form.out), x=_whole(spec.x, OUT))
 
 
 @lru_cache(maxsize=1024)
-def _whole(axis: Axis) -> Axis:
-    return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
+def _whole(axis: Axis, out: int) -> Axis:
+    return replace(axis, out=round_up(axis.out, out * axis.dilation))
 
 
 def _common_words(spec: ConvSpec, whole: ConvSpec, tile: Tile, count: int) -> list[int]:
@@ -177,7 +194,7 @@ def _of_floats(spec: ConvSpec) -> ConvSpec:
 def takes_tiles(spec: ConvSpec, filter_gradient: bool) -> bool:
     """Whether a convolution of half floats is done by tiles. Another kernel has the
     others, so for open sizes it is a question like one of a user."""
-    if spec.half is None or not is_possible(spec):
+    if spec.half is None or form_of(spec) is None:
         return False
     return bool(settled(_takes_tiles, (filter_gradient, *parts(spec))))
 
@@ -199,9 +216,20 @@ def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
     how = tile, threads, in_place
-    if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
-        return planned(*how, spec)
-    return [of_tiles(spec, tile, threads, _word_count(planned, how, _single(spec)))]
+    if not is_faster(spec, filter_gradient=False):
+        return _as_long(spec, planned(*how, spec), WinogradWord.COUNT)
+    count = max(WinogradWord.COUNT, _word_count(planned, how, _single(spec)))
+    return [of_tiles(spec, tile, threads, count)]
+
+
+def _as_long(spec: ConvSpec, launches: list[Scheduled], count: int) -> list[Scheduled]:
+    """Launches of at least so many words, where other sizes have those of tiles."""
+    if form_of(spec) is None:
+        return launches
+    return [
+        replace(launch, words=launch.words + (0,) * (count - len(launch.words)))
+        for launch in launches
+    ]
 
 
 def _single(spec: ConvSpec) -> ConvSpec:
@@ -223,24 +251,25 @@ def of_tiles(
     spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.COUNT
 ) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
-    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    form = _chosen(spec)
+    itemsize, whole = spec.dtype.itemsize, tiled(spec, form)
     words = _common_words(spec, whole, tile, count)
-    words[Word.KIND] = Kind.WINOGRAD
-    down, across = whole.y.out // OUT, whole.x.out // OUT
+    words[Word.KIND] = form.kind
+    down, across = whole.y.out // form.out, whole.x.out // OUT
     pitch, depth = _pitch(spec, tile), _depth(spec)
-    tile_bytes = PLACES * pitch * itemsize
+    tile_bytes = form.places * pitch * itemsize
     panels = words[ConvWord.PANELS]
     tiles = spec.images * down * across
     streams = tiles * tile_bytes <= _STREAM_BYTES
     most = tiles if streams else max(_LEAST_AT_ONCE, _INPUT_BYTES // tile_bytes)
-    work = tiles * PLACES * depth * panels * tile.vectors // 2
+    work = tiles * form.places * depth * panels * tile.vectors // 2
     tasks = task_count(work, threads)
     parts = 1 if streams else tasks
     part = min(across, _blocks(most, spec.x))
     slab_tiles = min(most // across, -(-down * spec.images // parts))
-    slab_tiles = min(down, _blocks(slab_tiles, spec.y))
+    slab_tiles = min(down, _blocks(slab_tiles, whole.y))
     slabs = -(-down // slab_tiles)
-    slab_tiles = _even(down, slabs, spec.y)
+    slab_tiles = _even(down, slabs, whole.y)
     together = 1
     if slabs == 1:
         together = min(spec.images, max(1, most // (down * across)))
@@ -254,18 +283,18 @@ def of_tiles(
     at_once = together * slab_tiles * part
     plane = apart(at_once * pitch, tile, itemsize)
     sums_plane = apart(at_once * tile.columns, tile, itemsize)
-    pieces = -(-depth // _PIECE)
+    pieces = -(-depth // (_LINE_PIECE if form is LINES else _PIECE))
     piece = -(-depth // pieces)
     # A distance of a page would put all places into the same few sets of the cache.
     rows = piece if streams else depth
     filter_plane = rows * tile.columns + tile.lanes
-    panel_bytes = filter_plane * PLACES * itemsize
+    panel_bytes = filter_plane * form.places * itemsize
     chunk = group = -(-panels // grid_panels)
     if not streams:
         chunk = min(group, max(2, _FILTER_BYTES // panel_bytes))
-    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
-    inputs = round_up(PLACES * plane * itemsize, 64)
-    sums = round_up(PLACES * sums_plane * itemsize, 64)
+    padded = padded_bytes(whole, words, slab_tiles * form.out, tile)
+    inputs = round_up(form.places * plane * itemsize, 64)
+    sums = round_up(form.places * sums_plane * itemsize, 64)
     slack = tile.lanes * tile.columns * itemsize
     offset = padded + inputs + sums
     held = 1 if streams else chunk
@@ -274,7 +303,7 @@ def of_tiles(
         Word.TASKS: tasks,
         Word.OWN_STRIDE: scratch,
         ConvWord.TOGETHER: together,
-        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLAB_ROWS: slab_tiles * form.out,
         ConvWord.SLABS: slabs,
         ConvWord.GRID_UNITS: grid_units,
         ConvWord.GRID_PANELS: grid_panels,
@@ -311,7 +340,7 @@ def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]
 
 
 def _units(
-    spec: ConvSpec, images: int, tiles: tuple[int, int], most: int
+    whole: ConvSpec, images: int, tiles: tuple[int, int], most: int
 ) -> tuple[int, int, int, int]:
     """Units of so many tiles at most: of how many images; or into how many slabs an
     image is cut, of how many rows of tiles, and how many of a row are done at once.
@@ -319,19 +348,19 @@ def _units(
     tiles: of an image, down and across.
     """
     down, across = tiles
-    part = min(across, _blocks(most, spec.x))
-    slab_tiles = min(down, _blocks(most // part, spec.y))
+    part = min(across, _blocks(most, whole.x))
+    slab_tiles = min(down, _blocks(most // part, whole.y))
     slabs = -(-down // slab_tiles)
     together = min(images, max(1, most // (down * part))) if slabs == 1 else 1
     together = -(-images // -(-images // together))
-    return together, slabs, _even(down, slabs, spec.y), part
+    return together, slabs, _even(down, slabs, whole.y), part
 
 
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     how, other = (tile, threads), filter_schedule.planned
-    if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
-        return other(*how, spec)
-    count = _word_count(other, how, _single(spec))
+    if not is_faster(spec, filter_gradient=True):
+        return _as_long(spec, other(*how, spec), WinogradWord.FILTER_COUNT)
+    count = max(WinogradWord.FILTER_COUNT, _word_count(other, how, _single(spec)))
     return gradient_of_tiles(spec, *how, count)
 
 
@@ -339,14 +368,15 @@ def gradient_of_tiles(
     spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.FILTER_COUNT
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes, of so many words."""
-    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    form = _chosen(spec)
+    itemsize, whole = spec.dtype.itemsize, tiled(spec, form)
     words = _common_words(spec, whole, tile, count)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     words[Word.PACK_B] = BUILT_IN
-    down, across = whole.y.out // OUT, whole.x.out // OUT
+    down, across = whole.y.out // form.out, whole.x.out // OUT
     pitch, depth = _pitch(spec, tile), _depth(spec)
-    tile_bytes = PLACES * pitch * itemsize
+    tile_bytes = form.places * pitch * itemsize
     panels = words[ConvWord.PANELS]
     result = spec.k * spec.features * itemsize
     partials = filter_schedule.partial_count(spec, result)
@@ -355,40 +385,42 @@ def gradient_of_tiles(
     most = images * down * across
     if not alone:
         most = min(most, max(_LEAST_TILES, _INPUT_BYTES // tile_bytes))
-    tiled_as = _units(spec, images, (down, across), most)
+    tiled_as = _units(whole, images, (down, across), most)
     together, slabs, slab_tiles, part = tiled_as
     alone = slabs == 1 and part == across and together == images
     at_once = together * slab_tiles * part
     tiles = spec.images * down * across
-    work = tiles * PLACES * depth * panels * tile.vectors // 2
+    work = tiles * form.places * depth * panels * tile.vectors // 2
     tasks = min(task_count(work, threads), threads)
     grid_units = min(partials, tasks)
     grid_panels = min(panels, -(-tasks // grid_units))
     tasks = grid_units * grid_panels
-    block = _SUMS_BYTES // (PLACES * tile.columns * itemsize)
+    block = _SUMS_BYTES // (form.places * tile.columns * itemsize)
     blocks = -(-depth // block)
     block = -(-depth // blocks)
     sums_plane = apart(block * tile.columns, tile, itemsize)
     plane = apart(at_once * pitch, tile, itemsize)
     outputs_plane = apart(at_once * tile.columns, tile, itemsize)
-    panel_bytes = PLACES * sums_plane * blocks * itemsize
+    panel_bytes = form.places * sums_plane * blocks * itemsize
     chunk = -(-panels // grid_panels)
     if not alone:
         chunk = min(chunk, max(1, _ALL_SUMS_BYTES // panel_bytes))
-    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
-    lines = padded + round_up(PLACES * plane * itemsize, 64)
+    padded = padded_bytes(whole, words, slab_tiles * form.out, tile)
+    lines = padded + round_up(form.places * plane * itemsize, 64)
     slack = tile.lanes * tile.columns * itemsize
-    outputs = lines + round_up(OUT * OUT * part * tile.columns * itemsize + slack, 64)
-    sums = outputs + round_up(PLACES * outputs_plane * itemsize, 64)
+    line_bytes = OUT * part * tile.columns * itemsize
+    outputs = lines + round_up(form.out * line_bytes + slack, 64)
+    sums = outputs + round_up(form.places * outputs_plane * itemsize, 64)
     held = panel_bytes // blocks if alone else chunk * panel_bytes
     scratch = sums + round_up(held, 64)
     start = round_up(partials * result, 64)
+    most_tiles = _LINE_TILES if form is LINES else _TILES
     values = {
-        Word.KIND: Kind.WINOGRAD_FILTER,
+        Word.KIND: form.filter_kind,
         Word.TASKS: tasks,
         Word.OWN_STRIDE: scratch,
         ConvWord.TOGETHER: together,
-        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLAB_ROWS: slab_tiles * form.out,
         ConvWord.SLABS: slabs,
         ConvWord.GRID_UNITS: grid_units,
         ConvWord.GRID_PANELS: grid_panels,
@@ -405,8 +437,8 @@ def gradient_of_tiles(
         WinogradWord.PIECE: block,
         WinogradWord.LINES_OFFSET: lines,
         WinogradWord.OUTPUTS_OFFSET: outputs,
-        WinogradWord.TILES: -(-at_once // -(-at_once // _TILES)),
-        WinogradWord.SUMS_STEP: 0 if alone else PLACES * sums_plane,
+        WinogradWord.TILES: -(-at_once // -(-at_once // most_tiles)),
+        WinogradWord.SUMS_STEP: 0 if alone else form.places * sums_plane,
     }
     for word, value in values.items():
         words[word] = value

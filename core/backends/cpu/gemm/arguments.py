@@ -67,6 +67,8 @@ class Kind(IntEnum):
     STREAMED = 10  # likewise
     WINOGRAD = 11
     WINOGRAD_FILTER = 12
+    WINOGRAD_LINES = 13
+    WINOGRAD_LINES_FILTER = 14
 
 
 FEW_KINDS = (Kind.TURNED, Kind.STREAMED)

@@ -128,7 +128,9 @@ class Images(Enum):
 
     FORWARD = "convolve"
     GRADIENTS = "convolve_gradients"  # by the filter, besides
-    ALL = "convolve_all"  # and what is a product of lines
+    LINES = "convolve_lines"  # of a row of taps, and what is a product of lines
+    LINE_GRADIENTS = "convolve_lines_gradients"
+    ALL = "convolve_all"  # of filters of open sizes, too
 
 
 PLAIN_KINDS = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
@@ -138,7 +140,10 @@ FEW_PARTS = {Kind.TURNED: Part.TURNED, Kind.STREAMED: Part.STREAMED}
 _LARGER: dict[Part | Images, tuple[Images, ...]] = {
     Images.FORWARD: (Images.ALL, Images.GRADIENTS),
     Images.GRADIENTS: (Images.ALL,),
+    Images.LINES: (Images.ALL, Images.LINE_GRADIENTS),
+    Images.LINE_GRADIENTS: (Images.ALL,),
 }
+_OF_LINES = Images.LINES, Images.LINE_GRADIENTS, Images.ALL
 
 
 @functools.cache
@@ -194,7 +199,7 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
     kinds: dict[Kind, str] = {}
     if part not in FEW_PARTS.values():
         _emit_tiles(b, machine)
-    if part in (Part.PLAIN, Part.ALL, Images.ALL):
+    if part in (Part.PLAIN, Part.ALL, *_OF_LINES):
         kinds |= _emit_plain(b, machine)
     if part in (Part.TURNED, Part.ALL):
         emit_turned_rows(b, machine)
@@ -203,8 +208,13 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
         emit_streamed(b, machine)
         kinds[Kind.STREAMED] = "streamed"
     if isinstance(part, Images):
-        emit = families.conv_emitted.emit_convolutions
-        kinds |= emit(b, machine, part is not Images.FORWARD)
+        kinds |= families.conv_emitted.emit_convolutions(
+            b,
+            machine,
+            gradients=part not in (Images.FORWARD, Images.LINES),
+            squares=part not in (Images.LINES, Images.LINE_GRADIENTS),
+            lines=part in _OF_LINES,
+        )
     emit_dispatch(b, part.value, kinds)
     return b.text()
 

@@ -156,7 +156,7 @@ class IntegerUnit:
             b(
                 f"call void @tile(i64 {index}, "
                 f"ptr {skipped(b, '%a', row, LINE_BYTES)}, ptr {panel}, i64 %steps, "
-                f"i64 %parts, ptr {skipped(b, sums, row, SUMS_ROW)}, "
+                f"i64 %words, ptr {skipped(b, sums, row, SUMS_ROW)}, "
                 f"ptr {skipped(b, c, row, '%c_row')}, i64 %c_row, i64 {columns}, "
                 f"i64 {first}, i64 {last})"
             )

@@ -195,11 +195,21 @@ def by_filter(x, w):
     ("function", "image", "taps", "names"),
     [
         (convolved, (2, 8, 9, 4), (3, 3, 4, 5), {"convolve"}),
-        (convolved, (2, 8, "n", 4), (1, 3, 4, 5), {"convolve"}),
+        (convolved, (2, 8, "n", 4), (1, 5, 4, 5), {"convolve"}),
+        (convolved, (2, 8, "n", 4), (1, 3, 4, 5), {"convolve_lines"}),
         (convolved, (2, "n", 9, 4), (3, 1, 4, 5), {"convolve"}),
-        (convolved, (2, "n", 9, 4), (1, 3, 4, 5), {"convolve_all"}),
-        (convolved, (2, 1, 9, 4), (1, 3, 4, 5), {"convolve_all"}),
+        (convolved, (2, "n", 9, 4), (1, 5, 4, 5), {"convolve_lines"}),
+        (convolved, (2, 1, 9, 4), (1, 5, 4, 5), {"convolve_lines"}),
+        (convolved, (2, 8, 9, 4), ("n", 3, 4, 5), {"convolve_all"}),
         (by_filter, (2, 8, 9, 4), (3, 3, 4, 5), {"convolve", "convolve_gradients"}),
+        (
+            *(by_filter, (2, 8, 9, 4), (1, 3, 4, 5)),
+            {"convolve_lines", "convolve_lines_gradients"},
+        ),
+        (
+            *(by_filter, (2, 1, 9, 4), (1, 5, 4, 5)),
+            {"convolve_lines", "convolve_lines_gradients"},
+        ),
     ],
 )
 def test_kernels_of_convolutions(function, image, taps, names) -> None:
@@ -208,10 +218,11 @@ def test_kernels_of_convolutions(function, image, taps, names) -> None:
 
 def test_larger_modules_of_convolutions_serve_for_smaller_ones() -> None:
     dtype = np.dtype("float64")
-    forward, gradients, whole = (gemm.source(dtype, part) for part in gemm.Images)
-    found = native.load([forward, gradients])
-    assert found[forward.key] == found[gradients.key]
-    found = native.load([forward, gradients, whole])
+    *smaller, whole = (gemm.source(dtype, part) for part in gemm.Images)
+    for forward, gradients in (smaller[:2], smaller[2:]):
+        found = native.load([forward, gradients])
+        assert found[forward.key] == found[gradients.key]
+    found = native.load([*smaller, whole])
     assert len(set(found.values())) == 1
 
 

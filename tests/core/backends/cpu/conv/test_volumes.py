@@ -31,12 +31,13 @@ SHAPES = {
 }
 
 
-def problem(depth, shape, *, volumes=2, groups=1):
+def problem(depth, shape, *, volumes=2, groups=1, **options):
     """Input, filter, output, what they are for, and the same of one image each."""
     channels, features, size = SHAPES[shape]
     channels, features = channels * groups, features * groups
     image, weights, output, flat = images.problem(
-        channels, features, images.GEOMETRIES["same"], size=size, groups=groups
+        *(channels, features, images.GEOMETRIES["same"]),
+        **{"size": size, "groups": groups, **options},
     )
     rng = np.random.default_rng(1)
     x, w, out = (

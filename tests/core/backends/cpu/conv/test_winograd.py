@@ -47,7 +47,7 @@ def forwards(spec, output, image, weights, **options):
         call = calls.convolution(
             spec, result, image, weights, num_threads=num_threads, **OF_TILES, **options
         )
-        assert call.launches[0].words[Word.KIND] == Kind.WINOGRAD
+        assert call.launches[0].words[Word.KIND] == winograd_schedule.form_of(spec).kind
         call.serial()
         found.append(result)
     for other in found:
@@ -63,7 +63,8 @@ def gradients(spec, weights, image, gradient, **options):
             spec, result, image, gradient, num_threads=num_threads,
             **GRADIENT_OF_TILES, **options,
         )  # fmt: skip
-        assert call.launches[0].words[Word.KIND] == Kind.WINOGRAD_FILTER
+        form = winograd_schedule.form_of(spec)
+        assert call.launches[0].words[Word.KIND] == form.filter_kind
         call.serial()
         found.append(result)
     for other in found:
@@ -237,7 +238,7 @@ def test_what_is_done_by_tiles():
         problem(64, 64, PADDINGS["same"], groups=2, **wide),
         problem(64, 64, ({"padding": 1, "stride": 2},) * 2, **wide),
         problem(64, 64, ({"padding": 15, "dilation": 15},) * 2, **wide),
-        problem(64, 64, ({}, {}), filter_size=(1, 3), **wide),
+        problem(64, 64, ({}, {}), filter_size=(3, 1), **wide),
         problem(3, 8, PADDINGS["same"], **wide),
         problem(512, 512, PADDINGS["same"], size=(4, 4), images=1),
         problem(128, 128, PADDINGS["same"], size=(2, 2), images=16),

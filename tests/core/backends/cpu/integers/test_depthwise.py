@@ -1,4 +1,5 @@
-"""Depthwise convolutions of small integers, against JAX's of 32 bits."""
+"""Depthwise convolutions of small integers, and those of small groups, against JAX's of
+32 bits."""
 
 from __future__ import annotations
 
@@ -21,6 +22,10 @@ SHAPES = [  # images, filter, steps, groups
     ((2, 9, 8, 12), (3, 3, 1, 24), (2, 2), 12),
     ((1, 5, 6), (4, 1, 6), (1,), 6),
     ((1, 70, 3, 2), (35, 30, 1, 2), (1, 1), 2),  # more than float32 can hold
+    ((2, 9, 8, 48), (3, 3, 2, 48), (1, 1), 24),
+    ((2, 9, 8, 32), (3, 3, 8, 32), (2, 2), 4),
+    ((1, 15, 32), (5, 4, 32), (1,), 8),
+    ((1, 70, 3, 8), (13, 13, 4, 8), (1, 1), 2),  # more than float32 can hold
 ]
 
 

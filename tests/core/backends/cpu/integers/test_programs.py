@@ -91,7 +91,8 @@ def test_unsigned_times_signed(shapes: Any, formula: str) -> None:
 
 @needs_a_kernel
 def test_short_sums_stay_in_32_bits() -> None:
-    for k, n in ((15, 33), (16, 31)):
+    least = CPUTarget().integers[np.dtype("int8")]
+    for k, n in ((least - 1, 33), (2 * least - 1, 31)):
         a, b = numbers((40, k), "int8"), numbers((k, n), "int8")
         plan, (c,) = run(SPELLED["astype"], a, b)
         assert products(plan) == [("int32", "int32", "int32")]
