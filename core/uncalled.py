@@ -16,8 +16,8 @@ _MEANT = {
     "treadle.nn.field": (
         "what a layer's fields are",
         "Fields need no declaration: those that hold no arrays are static. `nn.Buffer` "
-        "holds arrays\nthat are not trained, `nn.Param` those that are; give defaults and "
-        "convert in `__init__`.",
+        "holds arrays\nthat are not trained, `nn.Param` those that are; give defaults "
+        "and convert in `__init__`.",
     ),
     "treadle.nn.state": (
         "what a layer keeps between calls",
@@ -38,7 +38,7 @@ class _Uncalled(ModuleType):
 
 
 def mark(package: str) -> None:
-    """From now on errors of calls of a package, or of modules in it, say what to use."""
+    """From now on a call of a package, or of a module in it, says what to use."""
     for name in _MEANT:
         inside = package in (name, name.rpartition(".")[0])
         if inside and (module := sys.modules.get(name)):
