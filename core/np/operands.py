@@ -58,7 +58,8 @@ def operand(name: str, x: Any) -> Any:
     elif isinstance(x, list | tuple):
         remedy = "Make an array of it: `tnp.array(...)`."
     elif x is not None and is_container(kind):
-        remedy = f"It is a pytree: `td.tree.map` gives `tnp.{name}` its arrays."
+        to = f"`tnp.{name}`" if name.isidentifier() else "it"
+        remedy = f"It is a pytree: `td.tree.map` gives {to} its arrays."
     elif foreign(x):
         remedy = FOREIGN
     shown = repr(x)
