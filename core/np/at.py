@@ -68,8 +68,8 @@ class Place:
     """``x.at[index]``: waits for what to do there.
 
     The methods return a new array. A value, which may be a list, is broadcast to the
-    shape of ``x[index]`` and converted to the dtype of x. An element that the index names
-    several times gets all the updates (of `set`, the last).
+    shape of ``x[index]`` and converted to the dtype of x. An element that the index
+    names several times gets all the updates (of `set`, the last).
 
     What is out of range: Python's and NumPy's indices are known, and an error in every
     mode (IndexError). Arrays of Treadle's, traced or not, follow `mode`, eagerly and
