@@ -23,6 +23,7 @@ from treadle.np.operands import (
     common_shape,
     one_axis,
     operand,
+    static_integer,
     type_of,
 )
 from treadle.ops import movement
@@ -260,6 +261,7 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
             f"rot90: the axes {axes} are one: there is no plane to turn in"
             f"{at(user_source())}"
         )
+    k = static_integer("rot90", "k", k)
     if k % 4 == 0:
         return as_array(operand("rot90", x))
     if k % 4 == 2:
