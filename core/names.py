@@ -135,6 +135,7 @@ _SYNONYMS = {
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
     "lgamma": "treadle.scipy.special.gammaln",
+    "psi": "treadle.scipy.special.digamma",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
