@@ -43,9 +43,8 @@ def vmap(
     Args:
       function: from pytrees of arrays to a pytree of arrays, for one example.
       in_axes: which axis of each argument counts examples: an int, None (the argument
-        is the same for all, and may be no array: a function, a string), or a tuple with
-        one entry per positional argument; an entry may be a pytree prefix of its
-        argument. Keyword arguments map axis 0.
+        is the same for all, and need be no array), or a tuple with one entry per
+        positional argument, a pytree prefix of it. Keyword arguments map axis 0.
       out_axes: where the examples' axis goes in the results: an int, or a pytree prefix
         of the result. None demands a result that is the same for all.
       axis_name: by which the function speaks of the other examples, in `td.psum`,
@@ -87,8 +86,8 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             nonlocal out_form
-            values = tuple([given.get(i, x) for i, x in enumerate(values)])
-            out = call_pure(function, form, values)
+            whole = [given.get(i, x) for i, x in enumerate(values)]
+            out = call_pure(function, form, whole)
             out_leaves, out_form = tree.flatten(out)
             check_results(function, out_leaves, out_form)
             return out_leaves
