@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle import uncalled
 from treadle.errors import at, user_source
 
 _LISTS = (
@@ -134,6 +135,7 @@ _SYNONYMS = {
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
     "lgamma": "treadle.scipy.special.gammaln",
+    "psi": "treadle.scipy.special.digamma",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
@@ -321,16 +323,6 @@ _METHODS = {
 """Methods of other libraries' modules, and what takes their place."""
 
 
-class _Named(ModuleType):
-    """A module with the name of another library's function."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(
-            f"{self.__name__} is a module: it saves and restores{at(user_source())}\n"
-            "To compute values again in the backward pass, use `treadle.remat`."
-        )
-
-
 def public(namespace: dict[str, Any]) -> list[str]:
     """The names of a module that are for its users, which the files of a package, its
     attributes, too, are not."""
@@ -360,8 +352,7 @@ def suggest(module: str) -> None:
     if module == "treadle":
         known = vars(sys.modules[module])
         known["__dir__"] = lambda: sorted({*known, *_LATE})
-    if module == "treadle.checkpoint":
-        sys.modules[module].__class__ = _Named
+    uncalled.mark(module)
 
 
 def _is_import(frame: FrameType, path: str) -> bool:

@@ -262,7 +262,7 @@ class _Static(tuple):
 
 
 def register_dataclass(
-    kind: type[T], *, static: Sequence[str] = (), **others: Any
+    kind: type[T], *places: Any, static: Sequence[str] = (), **others: Any
 ) -> type[T]:
     """Makes a dataclass a container of its fields. Those named in `static`, and those
     made by ``field(metadata={"static": True})``, are no children, and need a hash.
@@ -280,9 +280,10 @@ def register_dataclass(
     >>> tree.leaves(Pair(1, 2))
     [1, 2]
     """
-    for name in others:
+    if places or others:
+        more = f"argument {next(iter(others))!r}" if others else "second argument"
         raise TypeError(
-            f"register_dataclass has no argument {name!r}{at(user_source())}\nIts "
+            f"register_dataclass has no {more}{at(user_source())}\nIts "
             "fields are children; say `static=[...]` for those that are not."
         )
     if not is_dataclass(kind):

@@ -82,15 +82,23 @@ def clip(max_delta: Hyperparameter) -> Transform:
 def safe_norm(
     x: tnp.ArrayLike,
     min_norm: float = 0.0,
+    ord: int | float | str | None = None,
     axis: int | tuple[int, ...] | None = None,
     keepdims: bool = False,
 ) -> td.Array:
     """``max(‖x‖, min_norm)`` over some axes, all by default; where the bound holds, at
-    0 too, the derivative is 0, not NaN.
+    0 too, the derivative is 0, not NaN. ord: which norm, as for `tnp.linalg.norm`.
 
     >>> td.grad(safe_norm)(tnp.zeros(2))
     Array([0., 0.], dtype=float32)
     """
+    if ord is not None:
+        x = tnp.asarray(x)
+        norm = tnp.linalg.norm(x, ord, axis, keepdims=True)
+        above = norm > min_norm
+        norm = tnp.linalg.norm(tnp.where(above, x, 1.0), ord, axis, keepdims=True)
+        out = tnp.where(above, norm, min_norm)
+        return out if keepdims else out.squeeze(axis)
     squares = square(tnp.asarray(x)).sum(axis, keepdims=keepdims)
     above = squares > min_norm**2
     return tnp.where(above, tnp.sqrt(tnp.where(above, squares, 1.0)), min_norm)

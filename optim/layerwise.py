@@ -17,11 +17,10 @@ from treadle.optim.scale import scale_by_adam, scale_by_learning_rate, trace
 
 
 def scale_by_trust_ratio(
+    min_norm: Hyperparameter = 0.0,
     trust_coefficient: Hyperparameter = 1.0,
     eps: Hyperparameter = 0.0,
     mask: Mask | None = None,
-    *,
-    min_norm: Hyperparameter = 0.0,
 ) -> Transform:
     """Gives the update of each leaf a norm proportional to that of the parameter.
 
@@ -149,7 +148,7 @@ def lars(
     return named(
         "lars",
         add_decayed_weights(weight_decay, mask),
-        scale_by_trust_ratio(trust_coefficient, eps, trust_mask),
+        scale_by_trust_ratio(0.0, trust_coefficient, eps, trust_mask),
         scale_by_learning_rate(learning_rate),
         trace(momentum, nesterov),
     )

@@ -122,8 +122,8 @@ def _sum(parts: list[Any]) -> Any:
 
 
 def scale_by_polyak(
-    max_learning_rate: Hyperparameter = 1.0,
     f_min: Hyperparameter = 0.0,
+    max_learning_rate: Hyperparameter = 1.0,
     eps: Hyperparameter = 0.0,
     variant: Literal["sps", "sps+"] = "sps",
 ) -> Transform:
@@ -198,5 +198,5 @@ def polyak_sgd(
     return named(
         "polyak_sgd",
         sgd(scaling),
-        scale_by_polyak(max_learning_rate, f_min, eps, variant),
+        scale_by_polyak(f_min, max_learning_rate, eps, variant),
     )

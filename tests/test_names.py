@@ -212,6 +212,15 @@ def test_checkpoint_is_a_module() -> None:
     assert "use `treadle.remat`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("field", "convert in `__init__`"), ("state", "nn.partition\\(module, where\\)")],
+)
+def test_modules_that_are_functions_elsewhere(name: str, remedy: str) -> None:
+    with pytest.raises(TypeError, match=rf"nn.{name} is a module(.|\n)*{remedy}"):
+        getattr(nn, name)(static=True)
+
+
 def test_every_synonym_is_there_and_needed() -> None:
     for name, instead in names._SYNONYMS.items():
         resolve_name(instead)

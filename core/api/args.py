@@ -245,6 +245,14 @@ def _kind(leaf: Any) -> str:
     return "a ShapeDtype" if type(leaf) is ArrayType else f"a {type(leaf).__name__}"
 
 
+def is_operand(leaf: Any) -> bool:
+    """Whether a leaf shall be an array: it is one, a number, or another library's array
+    or a mere type, which `check_leaf` refuses with what to do."""
+    if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
+        return True
+    return isinstance(leaf, ArrayType) or foreign(leaf)
+
+
 def check_arguments(
     function: Callable[..., Any],
     leaves: list[Any],

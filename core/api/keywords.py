@@ -170,7 +170,11 @@ def _remedy(function: Any, keyword: str, name: str) -> str:
     if keyword in _NONE:
         return f"{text}: {_NONE[keyword]}."
     if known:
-        return f"{text}: `{keyword}` is `{known}` here."
+        kind = parameters[names.index(known)].kind
+        star = "*" * (kind is inspect.Parameter.VAR_POSITIONAL)
+        by_place = star or kind is inspect.Parameter.POSITIONAL_ONLY
+        how = ", and goes by its place" if by_place else ""
+        return f"{text}: `{keyword}` is `{star}{known}` here{how}."
     if place < len(names):
         return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
     return f"{text}."

@@ -13,6 +13,7 @@ from treadle.api.args import (
     check_arguments,
     check_function,
     check_results,
+    is_operand,
     name_of,
 )
 from treadle.api.boundary import boundary
@@ -42,8 +43,8 @@ def vmap(
     Args:
       function: from pytrees of arrays to a pytree of arrays, for one example.
       in_axes: which axis of each argument counts examples: an int, None (the argument
-        is the same for all), or a tuple with one entry per positional argument; an
-        entry may be a pytree prefix of its argument. Keyword arguments map axis 0.
+        is the same for all, and need be no array), or a tuple with one entry per
+        positional argument, a pytree prefix of it. Keyword arguments map axis 0.
       out_axes: where the examples' axis goes in the results: an int, or a pytree prefix
         of the result. None demands a result that is the same for all.
       axis_name: by which the function speaks of the other examples, in `td.psum`,
@@ -73,8 +74,9 @@ def vmap(
             mapped = vmap(both, in_axes, (out_axes, 0), axis_name, axis_size)
             return added.taken(lambda: mapped(*args, **kwargs))
         leaves, form = tree.flatten((args, kwargs))
-        check_arguments(function, leaves, form)
         axes = _in_axes(function, in_axes, args) + _spread(0, kwargs, "in_axes")
+        given = _given(leaves, axes)
+        check_arguments(function, leaves, form, remedy=_SAME)
         axes = [
             _normal(a, typeof(x), partial(_place_of, function, form, i))
             for i, (a, x) in enumerate(zip(axes, leaves, strict=True))
@@ -84,7 +86,8 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             nonlocal out_form
-            out = call_pure(function, form, values)
+            whole = [given.get(i, x) for i, x in enumerate(values)]
+            out = call_pure(function, form, whole)
             out_leaves, out_form = tree.flatten(out)
             check_results(function, out_leaves, out_form)
             return out_leaves
@@ -108,6 +111,24 @@ def vmap(
         return out_form.unflatten(as_results(placed))
 
     return vmap_function
+
+
+_SAME = (
+    "Say None for it in `in_axes`, or close over it: `lambda x: function(x, value)`."
+)
+
+
+def _given(leaves: list[Any], axes: list[Any]) -> dict[int, Any]:
+    """What the function gets as it is: leaves that are the same for all examples and no
+    arrays (functions, strings); numbers stand in their places from now on."""
+    given = {
+        i: x
+        for i, (x, a) in enumerate(zip(leaves, axes, strict=True))
+        if a is None and not is_operand(x)
+    }
+    for i in given:
+        leaves[i] = 0
+    return given
 
 
 def _check_axis(name: Any, size: Any) -> None:

@@ -203,7 +203,8 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """Elements of `on_true` where a condition (or a scalar one) holds, of `on_false`
     elsewhere."""
-    return compare.select(operand("select", pred), *alike("select", on_true, on_false))
+    # An array first: a Python bool alone takes the dtype of what it stands beside.
+    return compare.select(array("select", pred), *alike("select", on_true, on_false))
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:

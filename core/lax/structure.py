@@ -13,7 +13,7 @@ from treadle import dtypes
 from treadle.dims import is_dim, one
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, array, ints, place, places, scalar_of
-from treadle.np.operands import ArrayLike, as_shape, cast, operand
+from treadle.np.operands import ArrayLike, as_shape, cast, operand, type_of
 from treadle.ops import movement, shape
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -53,8 +53,9 @@ def full_like(
     dtype: Any = None,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """`full`, with the shape and dtype of an array unless others are given."""
-    t = typeof(operand("full_like", x))
+    """`full`, with the shape and dtype of an array or a `td.ShapeDtype` unless
+    others are given."""
+    t = type_of("full_like", x)
     return full(t.shape if shape is None else shape, fill_value, dtype or t.dtype)
 
 

@@ -10,6 +10,7 @@ from treadle.dims import is_dim, same_shape
 from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.np import binary, powers
+from treadle.np.creation import array
 from treadle.np.index import GROUP, KNOWN, Selection, Span, parse, together, within
 from treadle.np.indexing import (
     MODES,
@@ -66,9 +67,9 @@ class At:
 class Place:
     """``x.at[index]``: waits for what to do there.
 
-    The methods return a new array. A value is broadcast to the shape of ``x[index]``
-    and converted to the dtype of x. An element that the index names several times gets
-    all the updates (of `set`, the last).
+    The methods return a new array. A value, which may be a list, is broadcast to the
+    shape of ``x[index]`` and converted to the dtype of x. An element that the index
+    names several times gets all the updates (of `set`, the last).
 
     What is out of range: Python's and NumPy's indices are known, and an error in every
     mode (IndexError). Arrays of Treadle's, traced or not, follow `mode`, eagerly and
@@ -121,7 +122,7 @@ class Place:
         indices_are_sorted: bool = False,
     ) -> Array:
         """Subtracts from the elements."""
-        negated = binary.subtract(0, operand("at[].subtract", value))
+        negated = binary.subtract(0, _operand(value))
         return _update(self._x, self._index, negated, _ADD, mode)
 
     def multiply(
@@ -223,7 +224,7 @@ class Place:
         return getitem(self._x, self._index, **reading)
 
     def _among_ones(self, value: Any, mode: str) -> Any:
-        value = operand("at[]", value)
+        value = _operand(value)
         dtype = dtypes.promote(
             *[(t.dtype, t.weak) for t in (typeof(self._x), typeof(value))]
         )[0]
@@ -245,6 +246,10 @@ _MIN = _Combine(binary.minimum, scatter_min)
 _MAX = _Combine(binary.maximum, scatter_max)
 
 
+def _operand(value: Any) -> Any:
+    return array(value) if type(value) in (list, tuple) else operand("x.at[...]", value)
+
+
 def _check_mode(mode: str) -> None:
     if mode not in MODES:
         raise ValueError(
@@ -255,7 +260,7 @@ def _check_mode(mode: str) -> None:
 
 def _update(x: Any, expression: Any, value: Any, how: _Combine, mode: str) -> Any:
     _check_mode(mode)
-    value = cast(operand("x.at[...]", value), typeof(x).dtype)
+    value = cast(_operand(value), typeof(x).dtype)
     if has_traced_mask(expression):
         block = Masked.of(x, expression)
         old = getitem(x, block.around)

@@ -7,7 +7,6 @@ recorded unless the result needs one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 from treadle import dtypes
@@ -24,6 +23,7 @@ from treadle.np.operands import (
     common_shape,
     one_axis,
     promoted,
+    static_integer,
 )
 from treadle.np.shapes import (
     expand_dims,
@@ -295,7 +295,7 @@ def tensordot(
             for given, s in zip(axes, (a, b), strict=True)
         )
     else:
-        n = index(axes)
+        n = static_integer("tensordot", "`axes`", axes)
         if n > min(len(a), len(b)):
             raise ValueError(
                 f"tensordot over {n} axes of shapes {a} and {b}{at(user_source())}"

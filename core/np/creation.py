@@ -23,6 +23,7 @@ from treadle.np.operands import (
     cast,
     check_cast,
     operand,
+    type_of,
 )
 from treadle.ops.arithmetic import add, mul
 from treadle.ops.cast import convert
@@ -281,10 +282,15 @@ def full_like(
     *,
     device: Any = None,
 ) -> Array:
-    """An array of the shape and dtype of x with one value everywhere."""
-    t = typeof(operand("full_like", x))
+    """An array of the shape and dtype of x, an array or a `td.ShapeDtype`, with one
+    value everywhere."""
+    return _like("full_like", x, fill_value, dtype, shape, device)
+
+
+def _like(name: str, x: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Array:
+    t = type_of(name, x)
     lengths = t.shape if shape is None else shape
-    return full(lengths, fill_value, _given(dtype, t.dtype), device=device)
+    return full(lengths, value, _given(dtype, t.dtype), device=device)
 
 
 def zeros_like(
@@ -294,8 +300,13 @@ def zeros_like(
     *,
     device: Any = None,
 ) -> Array:
-    """Zeros of the shape and dtype of x."""
-    return full_like(x, 0, dtype, shape, device=device)
+    """Zeros of the shape and dtype of x, an array or a `td.ShapeDtype`.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.tree.map(tnp.zeros_like, td.eval_shape(lambda x: x + 1j, tnp.ones(2)))
+    Array([0.+0.j, 0.+0.j], dtype=complex64)
+    """
+    return _like("zeros_like", x, 0, dtype, shape, device)
 
 
 def ones_like(
@@ -305,11 +316,19 @@ def ones_like(
     *,
     device: Any = None,
 ) -> Array:
-    """Ones of the shape and dtype of x."""
-    return full_like(x, 1, dtype, shape, device=device)
+    """Ones of the shape and dtype of x, an array or a `td.ShapeDtype`."""
+    return _like("ones_like", x, 1, dtype, shape, device)
 
 
-empty_like = zeros_like
+def empty_like(
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Zeros of the shape and dtype of x: an array is never uninitialised."""
+    return _like("empty_like", x, 0, dtype, shape, device)
 
 
 # Ranges -------------------------------------------------------------------------------

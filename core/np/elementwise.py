@@ -20,6 +20,7 @@ from treadle.np.operands import (
     broadcast,
     cast,
     operand,
+    static_integer,
 )
 from treadle.ops import compare, unary
 from treadle.ops import complex as parts
@@ -215,6 +216,7 @@ def trunc(x: ArrayLike, /) -> Array:
 def round(x: ArrayLike, decimals: int = 0) -> Array:
     """Rounds to a number of decimals; halves to even. Complex numbers by parts."""
     x = operand("round", x)
+    decimals = static_integer("round", "`decimals`", decimals)
     if dtypes.is_complex(typeof(x).dtype):
         return _of_parts(lambda part: round(part, decimals), x)
     if not dtypes.is_float(typeof(x).dtype) and decimals >= 0:

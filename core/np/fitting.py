@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,15 @@ from treadle.np.creation import array, full, zeros
 from treadle.np.join import concatenate
 from treadle.np.kinds import finfo
 from treadle.np.matrices import eye, vander
-from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand, promoted
+from treadle.np.operands import (
+    ArrayLike,
+    as_array,
+    as_inexact,
+    cast,
+    operand,
+    promoted,
+    static_integer,
+)
 from treadle.np.places import known
 from treadle.np.polynomials import coefficients, written_out
 from treadle.run.array import Array
@@ -56,7 +63,8 @@ def polyfit(
     Array([ 2., -0., -1.], dtype=float32)
     """
     x, y = promoted("polyfit", *[as_inexact("polyfit", v) for v in (x, y)])
-    order, m = index(deg) + 1, _points(x, y, deg)
+    deg = static_integer("polyfit", "the degree", deg)
+    order, m = deg + 1, _points(x, y, deg)
     rows, right = vander(x, order), as_array(y)
     if w is not None:
         weights = cast(as_inexact("polyfit", w), typeof(x).dtype)

@@ -22,6 +22,7 @@ from treadle.np.operands import (
     none,
     operand,
     promoted,
+    static_integer,
 )
 from treadle.np.places import known
 from treadle.np.reductions import max as max_of
@@ -70,7 +71,8 @@ def bincount(
         )
     if length is None:
         values = known("bincount", array, "length")
-        length = max(int(values.max()) + 1 if values.size else 0, minlength)
+        least = static_integer("bincount", "minlength", minlength)
+        length = max(int(values.max()) + 1 if values.size else 0, least)
         if values.size and values.min() < 0:
             raise ValueError(
                 f"bincount: {values.min()} is negative{at(user_source())}\n"

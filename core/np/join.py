@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import equal_shapes, is_dim
+from treadle.dims import equal_shapes
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.operands import (
@@ -21,6 +20,7 @@ from treadle.np.operands import (
     one_axis,
     operand,
     several,
+    static_integer,
 )
 from treadle.np.shapes import (
     atleast_1d,
@@ -145,9 +145,10 @@ def array_split(
     if type(given) is Array:
         given = np.asarray(given)
     if several(given):
-        cuts = [0, *[_cut(i if is_dim(i) else index(i), n) for i in given], n]
+        places = [static_integer("array_split", "a place", i) for i in given]
+        cuts = [0, *[_cut(i, n) for i in places], n]
     else:
-        parts = index(given)
+        parts = static_integer("array_split", "the number of parts", given)
         if parts <= 0:
             raise ValueError(f"can't split into {parts} parts{at(user_source())}")
         small, larger = divmod(n, parts)
@@ -170,7 +171,8 @@ def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list[Ar
     parts: Any = sections
     if not several(parts):
         n = t.shape[one_axis("split", axis, t.ndim)]
-        if index(parts) <= 0 or n % index(parts):
+        parts = static_integer("split", "the number of parts", parts)
+        if parts <= 0 or n % parts:
             raise ValueError(
                 f"split: an axis of length {n} can't be cut into {parts} equal parts"
                 f"{at(user_source())}\nUse `tnp.array_split` for nearly equal ones."

@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
-from treadle.np.operands import ArrayLike, operand
-from treadle.trace.value import Value, typeof
+from treadle.np.operands import ArrayLike, type_of
+from treadle.np.scalar_types import ScalarType
+from treadle.trace.value import Value
 
 _KINDS = {
     "bool": dtypes.ALL[:1],
@@ -92,9 +94,12 @@ def _is_abstract(x: Any) -> bool:
     )
 
 
-def _of(name: str, x: Any) -> np.dtype:
-    if isinstance(x, Value | np.ndarray | np.generic):
-        return typeof(operand(name, x)).dtype
+def _of(name: str, x: Any, numbers: bool = False) -> np.dtype:
+    """Of an array, a `td.ShapeDtype` or a dtype; of Python's numbers, too."""
+    if numbers and not isinstance(x, str | type | np.dtype | ScalarType):
+        return type_of(name, x).dtype
+    if isinstance(x, Value | np.ndarray | np.generic | ArrayType):
+        return type_of(name, x).dtype
     return dtypes.canonical(x)
 
 
@@ -150,10 +155,10 @@ def isscalar(x: Any) -> bool:
 
 
 def isrealobj(x: ArrayLike) -> bool:
-    """Whether the dtype is not complex."""
-    return not dtypes.is_complex(typeof(operand("isrealobj", x)).dtype)
+    """Whether the dtype, or that of an array, is not complex."""
+    return not dtypes.is_complex(_of("isrealobj", x, numbers=True))
 
 
 def iscomplexobj(x: ArrayLike) -> bool:
-    """Whether the dtype is complex."""
-    return not isrealobj(x)
+    """Whether the dtype, or that of an array, is complex."""
+    return dtypes.is_complex(_of("iscomplexobj", x, numbers=True))

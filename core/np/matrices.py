@@ -210,7 +210,7 @@ def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Arra
     base = as_array(operand("vander", x))
     if base.ndim != 1:
         raise ValueError(f"vander takes a vector, got {base.type}{at(user_source())}")
-    n = base.size if n is None else n
+    n = base.size if n is None else static_integer("vander", "n", n)
     if not n:
         return zeros((base.size, 0), base.dtype)
     powers = range(n) if increasing else range(n - 1, -1, -1)

@@ -40,7 +40,7 @@ def nansum(
 ) -> Array:
     """The sum of the elements that are numbers. The options are those of `sum`."""
     x = x if _is_exact("nansum", x) else _present("nansum", x, 0)[0]
-    return reductions.sum(x, axis, dtype, keepdims, where, initial)
+    return reductions.sum(x, axis, dtype, keepdims, initial, where)
 
 
 def nanprod(
@@ -54,7 +54,7 @@ def nanprod(
 ) -> Array:
     """The product of the elements that are numbers. The options are those of `prod`."""
     x = x if _is_exact("nanprod", x) else _present("nanprod", x, 1)[0]
-    return reductions.prod(x, axis, dtype, keepdims, where, initial)
+    return reductions.prod(x, axis, dtype, keepdims, initial, where)
 
 
 def nanmean(
@@ -68,9 +68,9 @@ def nanmean(
     """The mean of the elements that are numbers. dtype: in which it is computed;
     `where` selects elements."""
     present, missing = _present("nanmean", _of_dtype("nanmean", x, dtype), 0)
-    total = reductions.sum(present, axis, None, keepdims, where)
+    total = reductions.sum(present, axis, None, keepdims, where=where)
     there = cast(logical_not(missing), typeof(present).dtype)
-    return div(total, reductions.sum(there, axis, None, keepdims, where))
+    return div(total, reductions.sum(there, axis, None, keepdims, where=where))
 
 
 def _of_dtype(name: str, x: Any, dtype: DTypeLike | None) -> Any:
@@ -110,9 +110,9 @@ def nanvar(
     distances = select_where(missing, typeof(distances).dtype.type(0), distances)
     there = cast(logical_not(missing), typeof(distances).dtype)
     less = float(one_of(ddof, correction))
-    count = sub(reductions.sum(there, axis, None, keepdims, where), less)
+    count = sub(reductions.sum(there, axis, None, keepdims, where=where), less)
     # Of too few elements not a number, as of none.
-    total = reductions.sum(distances, axis, None, keepdims, where)
+    total = reductions.sum(distances, axis, None, keepdims, where=where)
     return div(total, maximum(count, 0.0))
 
 

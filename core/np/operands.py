@@ -53,18 +53,31 @@ def operand(name: str, x: Any) -> Any:
         if isinstance(x, plain):
             return plain(x)
     remedy = "Pass an array or a number."
-    if isinstance(x, list | tuple):
+    if kind is ArrayType:
+        remedy = "It has a shape and a dtype, but no values: pass an array."
+    elif isinstance(x, list | tuple):
         remedy = "Make an array of it: `tnp.array(...)`."
     elif x is not None and is_container(kind):
-        remedy = f"It is a pytree: `td.tree.map` gives `tnp.{name}` its arrays."
+        to = f"`tnp.{name}`" if name.isidentifier() else "it"
+        remedy = f"It is a pytree: `td.tree.map` gives {to} its arrays."
     elif foreign(x):
         remedy = FOREIGN
     shown = repr(x)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    called = "ShapeDtype" if kind is ArrayType else kind.__name__
     raise TypeError(
-        f"{name} takes arrays, got a {kind.__name__}: {shown}"
-        f"{at(user_source())}\n{remedy}"
+        f"{name} takes arrays, got a {called}: {shown}{at(user_source())}\n{remedy}"
     )
+
+
+def type_of(name: str, x: Any) -> ArrayType:
+    """The type of an operand of a function that reads no values. `td.ShapeDtype` is one
+    itself.
+
+    Raises:
+      TypeError: if `x` is neither an array, nor a number, nor a type of arrays.
+    """
+    return x if type(x) is ArrayType else typeof(operand(name, x))
 
 
 def as_array(x: Any) -> Any:
@@ -113,7 +126,8 @@ def _common(types: Sequence[ArrayType]) -> tuple[np.dtype, bool]:
 
 
 def result_type(*args: Any) -> np.dtype:
-    """The dtype to which arrays, Python numbers (weak) and dtypes promote.
+    """The dtype to which arrays, Python numbers (weak), `td.ShapeDtype`s and dtypes
+    promote.
 
     >>> import treadle.numpy as tnp
     >>> tnp.result_type(tnp.ones(2, tnp.bfloat16), 2.0), tnp.result_type("int8", "bool")
@@ -122,12 +136,13 @@ def result_type(*args: Any) -> np.dtype:
     if not args:
         raise ValueError(f"result_type takes one argument or more{at(user_source())}")
     kinds = (str, type, np.dtype)
-    types = [
-        (dtypes.canonical(x), False)
-        if isinstance(x, kinds)
-        else (typeof(operand("result_type", x)).dtype, typeof(x).weak)
-        for x in args
-    ]
+    types = []
+    for x in args:
+        if isinstance(x, kinds):
+            types.append((dtypes.canonical(x), False))
+        else:
+            t = type_of("result_type", x)
+            types.append((t.dtype, t.weak))
     return dtypes.promote(*types)[0]
 
 

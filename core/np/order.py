@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -107,7 +106,7 @@ def argpartition(
 
 def _check_places(name: str, kth: Any, n: int) -> None:
     for k in kth if isinstance(kth, Sequence) else [kth]:
-        if not -n <= index(k) < n:
+        if not -n <= static_integer(name, "kth", k) < n:
             raise ValueError(
                 f"{name}: kth is {k}, but the axis has length {n}{at(user_source())}"
             )

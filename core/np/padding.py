@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from treadle.np.operands import (
     cast,
     operand,
     several,
+    static_integer,
 )
 from treadle.np.quantiles import median
 from treadle.np.statistics import mean
@@ -209,7 +209,7 @@ def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
             f"pad: pad_width {width} for {ndim} axes: give (before, after) for each "
             f"axis{at(user_source())}"
         ) from None
-    numbers = [n if is_dim(n) else index(n) for n in numbers]
+    numbers = [static_integer("pad", "a width", n) for n in numbers]
     widths = [(numbers[a], numbers[b]) for a, b in given]
     if any(a < 0 or b < 0 for a, b in widths):
         raise ValueError(f"pad: negative pad_width {width}{at(user_source())}")

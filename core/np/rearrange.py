@@ -24,6 +24,7 @@ from treadle.np.operands import (
     none,
     one_axis,
     operand,
+    static_integer,
 )
 from treadle.np.places import known
 from treadle.np.search import searchsorted
@@ -78,6 +79,8 @@ def repeat(
     try:
         times = repeats if is_dim(repeats) else index(repeats)
     except TypeError:
+        if not isinstance(repeats, Sequence) and not typeof(repeats).ndim:
+            static_integer("repeat", "`repeats`", repeats)
         return _repeat_each(x, repeats, number)
     wide = (*t.shape[: number + 1], times, *t.shape[number + 1 :])
     dims = tuple(i + (i > number) for i in range(t.ndim))
@@ -109,7 +112,12 @@ _ROW = 16
 
 
 def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
-    """Moves elements along axes; what leaves at the end comes in at the start."""
+    """Moves elements along axes; what leaves at the end comes in at the start.
+
+    Raises:
+      TypeError: for a shift that is no whole number. ValueError: for more of them than
+        axes, or fewer.
+    """
     x = operand("roll", x)
     t = typeof(x)
     if axis is None:
@@ -118,6 +126,10 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
         shift = list(shift)
     shifts = shift if isinstance(shift, Sequence) else [shift]
     axes = axis if isinstance(axis, Sequence) else [axis]
+    for a in axes:
+        one_axis("roll", a, t.ndim)
+    for by in shifts:
+        _check_shift(by)
     if len(shifts) == 1:
         shifts = list(shifts) * len(axes)
     elif len(axes) == 1:
@@ -134,6 +146,17 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
         elif n:
             x = _rolled(x, number, n, by if is_dim(by) else index(by))
     return as_array(x)
+
+
+def _check_shift(by: Any) -> None:
+    if is_dim(by):
+        return
+    t = typeof(operand("roll", by))
+    if t.shape or not (dtypes.is_integer(t.dtype) or t.dtype == dtypes.bool_):
+        raise TypeError(
+            f"roll: a shift is {by!r}, of type {t}, not a whole number"
+            f"{at(user_source())}"
+        )
 
 
 def _rolled_by(x: Any, axis: int, n: int, by: Any) -> Any:

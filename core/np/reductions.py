@@ -91,8 +91,8 @@ def sum(
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     keepdims: bool = False,
-    where: ArrayLike | None = None,
     initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """The sum over axes (all of them, by default).
 
@@ -113,8 +113,8 @@ def prod(
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     keepdims: bool = False,
-    where: ArrayLike | None = None,
     initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """The product over axes (all of them, by default).
 

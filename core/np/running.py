@@ -182,7 +182,8 @@ def diff(
     Args:
       prepend, append: what is put before and after x first: an array, or a scalar.
     """
-    x, number = along("diff", x, axis)
+    x = operand("diff", x)
+    number = one_axis("diff", axis, typeof(x).ndim)
     n = static_integer("diff", "n", n)
     if n < 0:
         raise ValueError(f"diff: n is {n}; it must not be negative{at(user_source())}")
@@ -323,7 +324,8 @@ def trapezoid(
     Args:
       x: where the samples are, a vector or of the shape of y; by default `dx` apart.
     """
-    y, number = along("trapezoid", as_inexact("trapezoid", y), axis)
+    y = as_inexact("trapezoid", y)
+    number = one_axis("trapezoid", axis, typeof(y).ndim)
     y = moveaxis(y, number, -1)
     if x is not None:
         x = operand("trapezoid", x)
@@ -339,7 +341,8 @@ def unwrap(
 ) -> Array:
     """Angles without jumps: where neighbours along an axis differ by more than
     `discont` (half a period, by default), whole periods are added to what follows."""
-    array, number = along("unwrap", promoted("unwrap", x, period)[0], axis)
+    array = promoted("unwrap", x, period)[0]
+    number = one_axis("unwrap", axis, typeof(array).ndim)
     if dtypes.is_unsigned(typeof(array).dtype):
         raise TypeError(
             f"unwrap of {typeof(array)}: steps between neighbours have signs"

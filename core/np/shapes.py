@@ -23,6 +23,8 @@ from treadle.np.operands import (
     common_shape,
     one_axis,
     operand,
+    static_integer,
+    type_of,
 )
 from treadle.ops import movement
 from treadle.run.array import Array
@@ -259,6 +261,7 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
             f"rot90: the axes {axes} are one: there is no plane to turn in"
             f"{at(user_source())}"
         )
+    k = static_integer("rot90", "k", k)
     if k % 4 == 0:
         return as_array(operand("rot90", x))
     if k % 4 == 2:
@@ -310,16 +313,16 @@ def _at_least(name: str, arrays: Sequence[Any], wanted: Any) -> Any:
 
 def shape(x: ArrayLike) -> Shape:
     """The length of each axis."""
-    return typeof(operand("shape", x)).shape
+    return type_of("shape", x).shape
 
 
 def ndim(x: ArrayLike) -> int:
     """The number of axes."""
-    return typeof(operand("ndim", x)).ndim
+    return type_of("ndim", x).ndim
 
 
 def size(x: ArrayLike, axis: Axis = None) -> int:
     """The number of elements, or of those along one axis or several."""
-    t = typeof(operand("size", x))
+    t = type_of("size", x)
     lengths = [t.shape[a] for a in all_axes("size", axis, t.ndim)]
     return t.size if axis is None else math.prod(lengths)

@@ -69,7 +69,7 @@ def mean(
     """The mean over axes (all of them, by default). `where` selects elements."""
     x, result = _working("mean", x, dtype)
     t = typeof(x)
-    total = reductions.sum(x, axis, None, keepdims, where)
+    total = reductions.sum(x, axis, None, keepdims, where=where)
     if where is None:
         axes = all_axes("mean", axis, t.ndim)
         out = div(total, _number(_count(t.shape, axes)))
@@ -144,12 +144,12 @@ def _variance(
     if centre is not None:
         centred = x - cast(operand(name, centre), t.dtype)
     elif where is not None:
-        centred = x - reductions.sum(x, axes, None, True, where) / n
+        centred = x - reductions.sum(x, axes, None, True, where=where) / n
     else:
         centre = div(reductions.sum(x, axes), _number(n))
         centred = sub(x, restore_axes(centre, t.shape, axes) if axes else centre)
     distances = square(abs_(centred)) if dtypes.is_complex(t.dtype) else square(centred)
-    total = reductions.sum(distances, axes, None, keepdims, where)
+    total = reductions.sum(distances, axes, None, keepdims, where=where)
     if where is None:
         return div(total, _number(max(n - ddof, 0)))
     left = maximum(n - ddof, 0)

@@ -177,7 +177,7 @@ def reduce(
 ) -> Array:
     name = f"{function.__name__}.reduce"
     if function in _REDUCED:
-        return _REDUCED[function](x, axis, dtype, keepdims, where, initial)
+        return _REDUCED[function](x, axis, dtype, keepdims, initial, where)
     given = _given(name, x, dtype)
     if function in _EXTREMES:
         return _EXTREMES[function](given, axis, keepdims, initial, where)

@@ -253,7 +253,7 @@ def _halves(name: str, x: Array, axis: int) -> tuple[Array, Array]:
     return x[(*lead, slice(n // 2))], x[(*lead, slice(n // 2, None))]
 
 
-def softmax(x: Array, axis: Axis = -1, *, where: tnp.ArrayLike | None = None) -> Array:
+def softmax(x: Array, axis: Axis = -1, where: tnp.ArrayLike | None = None) -> Array:
     """``exp(x) / sum(exp(x))`` along an axis (or several), without overflow.
 
     Halves are computed in float32.
@@ -277,9 +277,7 @@ def _chosen(x: Array, where: tnp.ArrayLike, axis: Axis) -> Array:
     return tnp.where(where, x, tnp.where(some, -math.inf, 0))
 
 
-def log_softmax(
-    x: Array, axis: Axis = -1, *, where: tnp.ArrayLike | None = None
-) -> Array:
+def log_softmax(x: Array, axis: Axis = -1, where: tnp.ArrayLike | None = None) -> Array:
     """The logarithm of `softmax`, without underflow. Halves are computed in float32.
 
     Args:
@@ -370,9 +368,8 @@ def logsumexp(
 def logmeanexp(
     x: Array,
     axis: Axis = -1,
-    keepdims: bool = False,
-    *,
     where: tnp.ArrayLike | None = None,
+    keepdims: bool = False,
 ) -> Array:
     """``log(mean(exp(x)))`` along an axis, without overflow. where: the elements that
     count.

@@ -15,10 +15,9 @@ Axis = int | tuple[int, ...] | None
 def standardize(
     x: Array,
     axis: Axis = -1,
-    eps: float = 1e-5,
-    *,
     mean: tnp.ArrayLike | None = None,
     variance: tnp.ArrayLike | None = None,
+    eps: float = 1e-5,
     where: tnp.ArrayLike | None = None,
 ) -> Array:
     """Mean 0 and variance 1 along an axis (or several): the formula of `LayerNorm`.

@@ -92,7 +92,8 @@ class LayerNorm(Module):
         x, weight, bias = check.operands(
             "LayerNorm", self.dtype, x, self.weight, self.bias
         )
-        return check.scaled(standardize(check.wide(x), axes, self.eps), x, weight, bias)
+        out = standardize(check.wide(x), axes, eps=self.eps)
+        return check.scaled(out, x, weight, bias)
 
 
 class RMSNorm(Module):

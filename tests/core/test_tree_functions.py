@@ -186,6 +186,7 @@ def test_fields_of_a_dataclass_that_say_they_are_static() -> None:
             TypeError,
             "say `static=[...]`",
         ),
+        (lambda: tree.register_dataclass(Layer, ["weight"]), TypeError, "say `static="),
     ):
         refused(mistake, error, part)
 

@@ -182,7 +182,7 @@ OPTAX: dict[str, tuple[Callable, Callable]] = {
         lambda: optax.lamb(0.01, 0.8, 0.9, 1e-3, weight_decay=0.1, mask=deep),
     ),
     "trust ratio": (
-        lambda: optim.scale_by_trust_ratio(0.1, 1e-3, min_norm=1.0),
+        lambda: optim.scale_by_trust_ratio(1.0, 0.1, 1e-3),
         lambda: optax.scale_by_trust_ratio(1.0, 0.1, 1e-3),
     ),
     "block rms": (

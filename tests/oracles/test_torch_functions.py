@@ -54,7 +54,7 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "swiglu": (lambda x: nn.swiglu(x, 0), lambda x: F.silu(x[:3]) * x[3:]),
     "quick_gelu": (nn.quick_gelu, lambda x: x * torch.sigmoid(1.702 * x)),
     "standardize_axes": (
-        lambda x: nn.standardize(x, (0, 1), 0.1),
+        lambda x: nn.standardize(x, (0, 1), eps=0.1),
         lambda x: F.layer_norm(x, x.shape, eps=0.1),
     ),
     "logmeanexp_all": (

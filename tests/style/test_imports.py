@@ -28,6 +28,7 @@ STAGES = (
         "optional",
         "records",
         "events",
+        "uncalled",
         "names",
         "spellings",
         "scopes",

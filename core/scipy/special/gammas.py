@@ -11,6 +11,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle.api.custom import custom_jvp
+from treadle.api.jacobian import stop_gradient
 from treadle.errors import at, user_source
 from treadle.np.made import floating_function
 from treadle.np.operands import ArrayLike, as_array
@@ -218,7 +219,8 @@ def stirling(x: Any) -> Any:
 
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The logarithm of the beta function ``Γ(a) Γ(b) / Γ(a + b)``, without the
-    differences of large numbers that this would be.
+    differences of large numbers that this would be. Of whole numbers up to 0 it is
+    finite where the poles cancel, and infinite elsewhere.
 
     >>> import treadle as td
     >>> td.scipy.special.betaln(1.0, 1e6)
@@ -227,7 +229,37 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     return in_single(_betaln_of, "betaln", a, b)
 
 
+def _is_end(x: Any) -> Any:
+    """A pole, or minus infinity."""
+    return (x <= 0) & (tnp.floor(x) == x)
+
+
+def _reflected(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """Where a or b is a pole of the gamma function, and where what is infinite cancels;
+    there, two numbers with the same beta function up to its sign, and (1, 1) at other
+    poles. That sign is (-1) ** b for a pole in a.
+
+    DLMF 5.5.3. By the number that is no pole there is no derivative.
+    """
+    of_a = _is_end(a)
+    of_b = _is_end(b) & ~of_a
+    pole, other, first = of_a | of_b, tnp.where(of_a, b, a), 1 - a - b
+    counted = (tnp.floor(other) == other) & (other > 0)
+    finite = pole & counted & (first > 0) & (first < math.inf)
+    still_a, still_b = stop_gradient(a), stop_gradient(b)
+    a = tnp.where(of_a, 1 - a - still_b, tnp.where(of_b, still_a, a))
+    b = tnp.where(of_b, 1 - b - still_a, tnp.where(of_a, still_b, b))
+    a, b = (tnp.where(pole & ~finite, 1.0, x) for x in (a, b))
+    return pole, finite, a, b
+
+
 def _betaln_of(a: Any, b: Any) -> Any:
+    pole, finite, a, b = _reflected(a, b)
+    return tnp.where(pole & ~finite, math.inf, _betaln_beside(a, b))
+
+
+def _betaln_beside(a: Any, b: Any) -> Any:
+    """`betaln` beside the poles."""
     small, large = tnp.minimum(a, b), tnp.maximum(a, b)
     pole, far = (small == 0) & (large >= 0), (small > 0) & (large == math.inf)
     a, b = (tnp.where(pole | far, 1.0, x) for x in (a, b))
@@ -301,7 +333,12 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 def _beta_of(a: Any, b: Any) -> Any:
     sign = gammasgn(a) * gammasgn(b) * _sign_below(a + b)
-    sign = tnp.where((tnp.minimum(a, b) == 0) & (tnp.maximum(a, b) >= 0), 1.0, sign)
+    of_a = _is_end(a)
+    other, first = tnp.where(of_a, b, a), 1 - a - b
+    # Two poles are infinite with a sign, too.
+    counted = (tnp.floor(other) == other) & (first > 0) & (first < math.inf)
+    turned = counted & (other % 2 == 1)
+    sign = tnp.where(of_a | _is_end(b), tnp.where(turned, -1.0, 1.0), sign)
     return sign * tnp.exp(_betaln_of(a, b))
 
 

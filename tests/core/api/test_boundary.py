@@ -220,6 +220,10 @@ KEYWORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "optimizer": (lambda x: optim.adamw(lr=0.1), "`lr` is `learning_rate` here"),
     "reduction": (lambda x: nn.squared_error(x, x, reduction="mean"), "`.mean()`"),
     "transform": (lambda x: td.vmap(broken, in_dims=1), "`in_dims` is `in_axes` here"),
+    "starred": (
+        lambda x: td.cond(True, tnp.sin, tnp.cos, operand=x),
+        "`operand` is `*operands` here, and goes by its place",
+    ),
 }
 
 

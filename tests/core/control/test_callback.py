@@ -216,6 +216,26 @@ def test_io_callback_gives_results() -> None:
     assert [int(f()), int(f())] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "wrap", [td.jit, lambda f: f, td.vmap], ids=["jit", "", "vmap"]
+)
+def test_a_debug_callback_gets_what_is_no_array_as_it_is(wrap: Any) -> None:
+    seen: list[Any] = []
+
+    def log(name: str, x: Any, *, unit: Any, times: Any) -> None:
+        seen.append((name, float(x), unit, float(times)))
+
+    def f(debug: Any, x: Any) -> Any:
+        debug.callback(log, "loss", x, unit={"m": len}, times=2)
+        return x
+
+    wrap(lambda x: f(td.debug, x))(np.ones(1, "float32") if wrap is td.vmap else 1.0)
+    mine, seen = seen, []
+    f(jax.debug, np.float32(1))
+    jax.effects_barrier()
+    assert mine == seen == [("loss", 1.0, {"m": len}, 2.0)]
+
+
 def test_print(capsys: pytest.CaptureFixture[str]) -> None:
     @td.jit
     def f(x: Any) -> Any:

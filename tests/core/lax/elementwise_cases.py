@@ -76,6 +76,8 @@ CASES = [
     _row("clamp", np.float32(-0.5), X, np.float32(0.5), smooth=False, label="-scalars"),
     _row("clamp", X - 1, 2 * Y, X + 1),
     _row("select", bools(3, 4), X, Y),
+    Case("select-true", lambda lax, x, y: lax.select(True, x, y), (X, Y)),
+    Case("select-false", lambda lax, x, y: lax.select(False, x, y), (X, Y)),
     _row("select_n", bools(3, 4), X, Y, label="-bool"),
     _row("select_n", ints(3, 4, low=0, high=3), X, Y, X + Y),
     _row("select_n", ints(3, 4, low=0, high=1), X, label="-one"),

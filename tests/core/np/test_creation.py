@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -51,6 +52,29 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_like_a_type(name: str, dtype: str) -> None:
+    made = getattr(tnp, name)
+    like = td.ShapeDtype((2, 3), dtype)
+    wanted = getattr(jnp, name)(jax.ShapeDtypeStruct((2, 3), dtype))
+    for out in (made(like), td.jit(lambda: made(like))()):
+        assert out.dtype == wanted.dtype
+        np.testing.assert_array_equal(out, wanted)
+    for module in (tnp, td.lax):
+        assert module.full_like(like, 5).tolist() == [[5] * 3] * 2
+    assert made(like, "int16", (4,)).type == td.ShapeDtype((4,), "int16")
+    assert (tnp.shape(like), tnp.ndim(like), tnp.size(like, 1)) == ((2, 3), 2, 3)
+    assert tnp.result_type(like, "float32") == jnp.result_type(wanted, "float32")
+    assert tnp.iscomplexobj(like) is (dtype == "complex64") is not tnp.isrealobj(like)
+    with pytest.raises(TypeError, match=f"{name} takes arrays, got a list"):
+        made([1])
+    with pytest.raises(
+        TypeError, match=r"sin takes arrays, got a ShapeDtype(.|\n)*values"
+    ):
+        tnp.sin(like)
 
 
 @pytest.mark.parametrize("make", [tnp.zeros_like, tnp.ones_like, tnp.empty_like])

@@ -194,6 +194,24 @@ def test_other_updates() -> None:
     assert x.at[1].set(7).dtype == tnp.float32
 
 
+@pytest.mark.parametrize("value", [[1, 2], (3, 0.5), [[1.0, 2], [3, 4]]], ids=str)
+def test_updates_by_lists(value: Any) -> None:
+    x = np.random.default_rng(0).uniform(1, 2, (2, 3)).astype("float32")
+    for how in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
+        wanted = getattr(jnp.asarray(x).at[:, 1:], how)(value)
+        eager = getattr(tnp.asarray(x).at[:, 1:], how)(value)
+        jitted = td.jit(lambda x, how=how: getattr(x.at[:, 1:], how)(value))(x)
+        for out in (eager, jitted):
+            assert out.dtype == wanted.dtype
+            np.testing.assert_allclose(out, wanted, rtol=1e-6, err_msg=how)
+    traced = td.jit(lambda a: tnp.zeros(4).at[tnp.array(1)].set(0).at[1:3].set([a, 7]))
+    assert traced(5.0).tolist() == [0, 5, 7, 0]
+    with pytest.raises(ValueError, match=r"a value of shape \(3,\) does not broadcast"):
+        tnp.zeros(4).at[:2].set([1, 2, 3])
+    with pytest.raises(TypeError, match=r"got a dict(.|\n)*gives it its arrays"):
+        tnp.zeros(4).at[:2].set({"a": 1})
+
+
 def test_traced_indices_out_of_range() -> None:
     x = tnp.arange(3)
     read = td.jit(lambda i: x[i])

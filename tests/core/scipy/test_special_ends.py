@@ -82,3 +82,22 @@ def test_half_floats_are_computed_in_single_precision(dtype: str) -> None:
 def test_what_is_infinite_has_its_limit() -> None:
     assert float(special.zeta(3.0, np.inf)) == scipy.special.zeta(3.0, np.inf) == 0
     assert float(special.kl_div(np.inf, 0.0)) == scipy.special.kl_div(np.inf, 0.0)
+
+
+@pytest.mark.parametrize("name", ["beta", "betaln"])
+def test_beta_functions_of_whole_numbers_up_to_0(name: str) -> None:
+    ends = np.array([-4.0, -3, -2.5, -2, -1, -0.0, 0, 0.5, 1, 1.5, 2, 3, 5, -np.inf])
+    a, b = (x.ravel() for x in np.meshgrid(ends, ends))
+    wanted = getattr(scipy.special, name)(a, b)
+    f = getattr(special, name)
+    for found in (f(a, b), td.jit(f)(a, b)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    single = f(a.astype("float32"), b.astype("float32"))
+    np.testing.assert_allclose(single, wanted, rtol=1e-5)
+
+
+def test_beta_at_a_whole_number_has_a_slope() -> None:
+    h = 1e-6
+    near = scipy.special.beta([-3 + h, -3 - h], 2)
+    slope = td.grad(lambda a: special.beta(a, 2.0))(np.float64(-3))
+    np.testing.assert_allclose(slope, (near[0] - near[1]) / (2 * h), rtol=1e-7)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -38,6 +40,26 @@ def test_prefixes_and_keywords() -> None:
     out = td.vmap(f, in_axes=(1,))((X, X), scale=scale)
     wanted = [2 * X[:, n].sum() * n for n in range(3)]
     np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_array_is_the_same_for_all() -> None:
+    def f(x: Any, how: str, by: dict[str, Any], apply: Any) -> Any:
+        out = apply(x) * by["scale"]
+        return out.sum() if how == "sum" and by["name"] is None else out
+
+    axes = (0, None, None, None)
+    given = ("sum", {"scale": 2.0, "name": None})
+    wanted = jax.vmap(f, axes)(X, *given, jnp.sin)
+    mapped = td.vmap(f, axes)
+    for call in (mapped, td.jit(lambda x: mapped(x, *given, tnp.sin))):
+        args = () if call is not mapped else (*given, tnp.sin)
+        np.testing.assert_allclose(call(X, *args), wanted, rtol=1e-5)
+    slope = td.grad(lambda x: mapped(x, *given, tnp.sin).sum())(X)
+    np.testing.assert_allclose(slope, 2 * np.cos(X), rtol=1e-5)
+    with pytest.raises(TypeError, match=r"`how` .* str(.|\n)*None for it in `in_axes`"):
+        td.vmap(f, (0, 0, None, None))(X, "sum", {}, tnp.sin)
+    with pytest.raises(TypeError, match=r"a ShapeDtype(.|\n)*no values"):
+        td.vmap(f, axes)(X, "sum", {"scale": td.ShapeDtype((), "float32")}, tnp.sin)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
