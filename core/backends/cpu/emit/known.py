@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from treadle.backends.cpu.emit.access import (
     Arguments,
+    every_second,
     load,
     read,
     store,
@@ -19,7 +20,7 @@ from treadle.backends.cpu.emit.access import (
     to_register,
 )
 from treadle.backends.cpu.emit.across import across_spans, goes_across
-from treadle.backends.cpu.emit.body import Body, Frame
+from treadle.backends.cpu.emit.body import Body, Frame, reduction_of
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import (
     Value,
@@ -28,7 +29,7 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
-from treadle.backends.cpu.emit.turn import interleaved
+from treadle.backends.cpu.emit.turn import shuffles, turned_columns, turned_rows
 from treadle.backends.cpu.emit.turned import (
     TurnedArrays,
     turned_arguments,
@@ -37,30 +38,53 @@ from treadle.backends.cpu.emit.turned import (
 from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import Sweep, is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.lower import Sweep, is_reduction, is_store, schedule
+from treadle.kernels.nest import BROADCAST, PAIRED, STRIDED, Nest
 
 _MOST = 8
-"""The longest rows: of longer ones choosing lanes takes as long as turning blocks."""
-_MOST_INSTRUCTIONS = 64
-"""Of a nest, times its columns: they are written for each of them."""
+"""The longest rows of any length: of longer ones choosing lanes takes as long as
+turning blocks, ..."""
+_SHUFFLES = 5
+"""... but where as many shuffles a vector do it, if rows are no longer than vectors."""
+_MOST_INSTRUCTIONS = 96
+"""That are written for some rows."""
 
 
 @lru_cache(maxsize=4096)
 def knows(nest: Nest, columns: int, lanes: int) -> bool:
     """Whether there is code for rows of this nest with so many columns."""
-    if not 1 < columns <= _MOST or not goes_across(nest, lanes):
+    if not 1 < columns <= lanes or not goes_across(nest, lanes):
         return False
     spans = across_spans(nest, lanes)
-    if not any(above < columns <= most for above, most in spans):
+    few = any(above < columns <= min(most, _MOST) for above, most in spans)
+    if not few and (shuffles(columns) > _SHUFFLES or _fill(nest, columns, lanes)):
         return False
-    if columns * len(nest.body) > _MOST_INSTRUCTIONS:
+    if _instructions(nest, columns) > _MOST_INSTRUCTIONS:
         return False
+    stored = _stored(nest)
     return all(
         o.kind != "array"
-        or (o.inner in (BROADCAST, CONTIGUOUS) and not o.gathers and not o.back)
-        for o in nest.operands
+        or ((o.inner != STRIDED and not o.gathers and not o.back)
+        and not (o.inner == PAIRED and k in stored and not _in_pairs(nest, k)))
+        for k, o in enumerate(nest.operands)
     )
+
+
+def _fill(nest: Nest, columns: int, lanes: int) -> bool:
+    """Whether rows fill vectors that are quickly loaded and summed along them."""
+    exact = (
+        reduction_of(nest, i).is_exact
+        for i, instr in enumerate(nest.body)
+        if is_reduction(instr)
+    )
+    in_pairs = any(o.inner == PAIRED and o.kind == "array" for o in nest.operands)
+    return columns == lanes and not in_pairs and not all(exact)
+
+
+def _instructions(nest: Nest, columns: int) -> int:
+    """How many are written: most of them for each column."""
+    plan = schedule(nest)
+    return columns * sum(len(s.body) for s in plan.sweeps) + sum(map(len, plan.held))
 
 
 def known_columns(launch: Launch) -> int:
@@ -71,10 +95,10 @@ def known_columns(launch: Launch) -> int:
         return 0
     if not knows(nest, columns, lanes):
         return 0
-    for o, binding in zip(nest.operands, launch.bindings, strict=True):
+    for k, (o, binding) in enumerate(zip(nest.operands, launch.bindings, strict=True)):
         if o.kind == "array":
             step = hint(binding.strides[nest.outer - 1])
-            if step != _row_step(o, columns):
+            if step != _row_step(nest, k, columns):
                 return 0
     return columns
 
@@ -103,9 +127,18 @@ def _stored(nest: Nest) -> set[int]:
     return {i.attr for i in nest.body if is_store(i)}
 
 
-def _row_step(operand: Operand, columns: int) -> int:
-    """Elements from one row to the next where this code runs."""
-    return columns if operand.inner == CONTIGUOUS else 1
+def _in_pairs(nest: Nest, k: int) -> bool:
+    """Whether an operand and the one before or after it are stored as parts of the same
+    numbers."""
+    return any(o.beside for o in nest.operands[k : k + 2])
+
+
+def _row_step(nest: Nest, k: int, columns: int) -> int:
+    """Elements from one row of an operand to the next where this code runs."""
+    inner = nest.operands[k].inner
+    if inner == BROADCAST:
+        return 2 if _in_pairs(nest, k) else 1
+    return columns * (2 if inner == PAIRED else 1)
 
 
 class _Arrays(TurnedArrays):
@@ -120,7 +153,11 @@ class _Arrays(TurnedArrays):
     def move(self, held: Frame, stores: bool) -> None:
         if stores:
             for k, values in self.written.items():
-                self._write(k, held, values)
+                if self.rows.operands[k].beside:
+                    pairs = zip(self.written[k - 1], values, strict=True)
+                    self._write(k - 1, held, [part for pair in pairs for part in pair])
+                elif not _in_pairs(self.rows, k):
+                    self._write(k, held, values)
             return
         self.read, self.written = {}, {k: [] for k in _stored(self.rows)}
 
@@ -154,25 +191,28 @@ class _Arrays(TurnedArrays):
         if operand.inner == BROADCAST:
             return [load(b, place, dtype, lanes, None)]
         kind = memory_kind(dtype)
-        vectors = []
-        for n in range(self.count):
-            at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * lanes}")
+
+        def vector(first: int) -> Value:
+            at = b.op(f"getelementptr {kind}, ptr {place}, i64 {first}")
             of = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
-            vectors.append(Value(b, b.op(of), kind, lanes))
-        picks = ([r * self.count + c for r in range(lanes)] for c in range(self.count))
-        return [to_register(interleaved(vectors, p), dtype) for p in picks]
+            return Value(b, b.op(of), kind, lanes)
+
+        starts = range(0, self.count * lanes, lanes)
+        if operand.inner == PAIRED:
+            ends = [(vector(2 * k), vector(2 * k + lanes - 1)) for k in starts]
+            vectors = [every_second(*pair) for pair in ends]
+        else:
+            vectors = [vector(k) for k in starts]
+        return [to_register(v, dtype) for v in turned_columns(vectors)]
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
-        b, lanes, count = self.body.b, self.lanes, self.count
+        b, lanes, count = self.body.b, self.lanes, len(values)
         place, dtype = self._place(k, held), self.rows.operands[k].dtype
-        if self.rows.operands[k].inner == BROADCAST:
+        if count == 1:
             store(b, place, values[0], dtype, None)
             return
         columns = [to_memory(v, dtype) for v in values]
-        for n in range(count):
-            written = range(n * lanes, (n + 1) * lanes)
-            picks = [p % count * lanes + p // count for p in written]
-            part = interleaved(columns, picks)
+        for n, part in enumerate(turned_rows(columns)):
             at = b.op(f"getelementptr {part.kind}, ptr {place}, i64 {n * lanes}")
             b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
 
@@ -204,7 +244,9 @@ class KnownSweeps:
         for k, access in enumerate(self.body.arguments.accesses):
             operand, step = self.rows.operands[k], read(b, access.inner)
             if operand.kind == "array":
-                right = b.op(f"icmp eq i64 {step}, {_row_step(operand, self.columns)}")
+                right = b.op(
+                    f"icmp eq i64 {step}, {_row_step(self.rows, k, self.columns)}"
+                )
                 suits = b.op(f"and i1 {suits}, {right}")
         return suits
 
