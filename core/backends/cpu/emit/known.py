@@ -64,8 +64,10 @@ def knows(nest: Nest, columns: int, lanes: int) -> bool:
     stored = _stored(nest)
     return all(
         o.kind != "array"
-        or ((o.inner != STRIDED and not o.gathers and not o.back)
-        and not (o.inner == PAIRED and k in stored and not _in_pairs(nest, k)))
+        or (
+            (o.inner != STRIDED and not o.gathers and not o.back)
+            and not (o.inner == PAIRED and k in stored and not _in_pairs(nest, k))
+        )
         for k, o in enumerate(nest.operands)
     )
 

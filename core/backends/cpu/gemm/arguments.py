@@ -67,6 +67,7 @@ class Kind(IntEnum):
     STREAMED = 10  # likewise
     WINOGRAD = 11
     WINOGRAD_FILTER = 12
+    SMALL = 13  # has the words of PRODUCT: many small matrices
 
 
 FEW_KINDS = (Kind.TURNED, Kind.STREAMED)

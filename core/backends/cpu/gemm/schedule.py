@@ -14,12 +14,15 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.backends.cpu.gemm.small import small_bytes, small_columns
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
 from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
 from treadle.dims import hint, is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
 
+OWN_KINDS = (*FEW_KINDS, Kind.SMALL)
+"""Those that have a module of their own."""
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
 _DISTURBANCE = 0.1
@@ -40,6 +43,8 @@ _TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
 _TURNED_K = 4  # from which on the turning of a square is worth it
 _TURNED_TILES = 32  # after which the epilogue runs
 _STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
+_SMALL = 16  # rows of matrices that are multiplied as a whole
+_MANY = 16  # from which on small matrices are many
 _LINE = 64  # bytes, of which all are used while they stay in the L1 cache
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
 WAYS = 8  # and so many of them stay there
@@ -55,7 +60,7 @@ def schedule(
     """Chooses packing, blocks and tasks, and writes the kernel's arguments.
 
     hooked: whether an epilogue is called for blocks of it.
-    few: whether it may be one of `FEW_KINDS`.
+    few: whether it may be one of `OWN_KINDS`.
     """
     fused = product.fused_a, product.fused_b
     a, b, c = product.a, product.b, product.c
@@ -143,19 +148,31 @@ _CHOSEN = (
 
 
 def few_kind(product: Contraction, tile: Tile) -> Kind | None:
-    """Which of `FEW_KINDS` it is, if any; all of its sizes are known."""
+    """Which of `OWN_KINDS` it is, if any; all of its sizes are known."""
     kind = Kind(schedule(product, tile, 1).words[Word.KIND])
-    return kind if kind in FEW_KINDS else None
+    return kind if kind in OWN_KINDS else None
 
 
 def may_be_few(product: Contraction, tile: Tile) -> bool:
-    """Whether it may be one of `FEW_KINDS` for some of its sizes, which are open."""
+    """Whether it may be of few rows for some of its sizes, which are open."""
     m, n, k = product.m, product.n, product.k
     most = max(TURNED_ROWS, streamed_rows(tile, 2 * SET_BYTES))
     least = min(_TURNED_K, 2 * WAYS)
-    limits = (m, 1, most), (n, tile.lanes, n), (k, least, k)
-    may = [is_dim(size) or low <= size <= high for size, low, high in limits]
-    return all(may) and not (product.fused_a or product.fused_b)
+    few = _may_be((m, 1, most), (n, tile.lanes, n), (k, least, k))
+    return few and not (product.fused_a or product.fused_b)
+
+
+def may_be_small(product: Contraction, tile: Tile) -> bool:
+    """The same of Kind.SMALL."""
+    batches, n = product.b0 * product.b1, product.n
+    sizes = (n, 1, small_columns(tile)), (product.m, 1, _SMALL), (product.k, 1, _SMALL)
+    small = _may_be((batches, _MANY, batches), *sizes)
+    return small and not (product.fused_a or product.fused_b)
+
+
+def _may_be(*limits: tuple[int, int, int]) -> bool:
+    """Whether sizes may lie between these, as those that are open may."""
+    return all([is_dim(size) or low <= size <= high for size, low, high in limits])
 
 
 def is_open(product: Contraction) -> bool:
@@ -213,7 +230,7 @@ def _blocks(
     """What is chosen by size: packing, blocks and tasks.
 
     shared: whether all batch elements have the same B.
-    few: whether it may be one of `FEW_KINDS`.
+    few: whether it may be one of `OWN_KINDS`.
     sizes: batch elements, m, n, k, and the steps between rows and columns of A and B.
     """
     batches, m, n, k, a_row, a_column, b_row, b_column = sizes
@@ -234,6 +251,8 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
+    if few and not any(fused) and _is_small(batches, m, n, k, tile):
+        return _small_blocks(itemsize, tile, threads, k_piece, *sizes)
     if few and not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile):
         return _streamed_blocks(itemsize, tile, threads, k_piece, *sizes)
     if not (shared or any(fused)):
@@ -298,6 +317,25 @@ def _few_rows_blocks(
         *(Kind.FEW_ROWS, grid[0] * grid[2], 0, 0, a_column, b_column),
         *(k_piece, tiles, *divmod(n, tiles), chunk, *grid, 0, offset),
         *(0, 0, 0, 0, m, offset + round_up(chunk * height * line, 64)),
+    )
+
+
+def _is_small(batches: int, m: int, n: int, k: int, tile: Tile) -> bool:
+    """Whether it is of many matrices, each of which takes less time than cutting it."""
+    return batches >= _MANY and n <= small_columns(tile) and max(m, k) <= _SMALL
+
+
+def _small_blocks(
+    itemsize: int, tile: Tile, threads: int, k_piece: int, *sizes: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.SMALL."""
+    batches, m, n, k, _, a_column, _, b_column = sizes
+    copied = n * k if b_column != 1 else 0
+    tasks = min(batches, task_count(batches * (m * (k + 1) + copied + 10), threads))
+    return (
+        *(Kind.SMALL, tasks, 0, 0, a_column, b_column),
+        *(k_piece, 1, m, 0, 1, tasks, 1, 1, 0, 0),
+        *(0, 0, 0, 0, m, small_bytes(k, tile, itemsize)),
     )
 
 
