@@ -14,7 +14,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
-from treadle.backends.cpu.gemm.small import small_bytes, small_columns
+from treadle.backends.cpu.gemm.small import small_bytes, small_chunk
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
 from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
 from treadle.dims import hint, is_dim
@@ -44,6 +44,7 @@ _TURNED_K = 4  # from which on the turning of a square is worth it
 _TURNED_TILES = 32  # after which the epilogue runs
 _STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
 _SMALL = 16  # rows of matrices that are multiplied as a whole
+_COPIED = 1 << 11  # multiplications, if B has to be copied
 _MANY = 16  # from which on small matrices are many
 _LINE = 64  # bytes, of which all are used while they stay in the L1 cache
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
@@ -164,8 +165,8 @@ def may_be_few(product: Contraction, tile: Tile) -> bool:
 
 def may_be_small(product: Contraction, tile: Tile) -> bool:
     """The same of Kind.SMALL."""
-    batches, n = product.b0 * product.b1, product.n
-    sizes = (n, 1, small_columns(tile)), (product.m, 1, _SMALL), (product.k, 1, _SMALL)
+    batches = product.b0 * product.b1
+    sizes = [(size, 1, _SMALL) for size in (product.m, product.n, product.k)]
     small = _may_be((batches, _MANY, batches), *sizes)
     return small and not (product.fused_a or product.fused_b)
 
@@ -251,7 +252,7 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
-    if few and not any(fused) and _is_small(batches, m, n, k, tile):
+    if few and not any(fused) and _is_small(batches, m, n, k, b_column):
         return _small_blocks(itemsize, tile, threads, k_piece, *sizes)
     if few and not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile):
         return _streamed_blocks(itemsize, tile, threads, k_piece, *sizes)
@@ -320,9 +321,10 @@ def _few_rows_blocks(
     )
 
 
-def _is_small(batches: int, m: int, n: int, k: int, tile: Tile) -> bool:
+def _is_small(batches: int, m: int, n: int, k: int, b_column: int) -> bool:
     """Whether it is of many matrices, each of which takes less time than cutting it."""
-    return batches >= _MANY and n <= small_columns(tile) and max(m, k) <= _SMALL
+    few = b_column == 1 or m * n * k <= _COPIED
+    return batches >= _MANY and max(m, n, k) <= _SMALL and few
 
 
 def _small_blocks(
@@ -334,8 +336,9 @@ def _small_blocks(
     tasks = min(batches, task_count(batches * (m * (k + 1) + copied + 10), threads))
     return (
         *(Kind.SMALL, tasks, 0, 0, a_column, b_column),
-        *(k_piece, 1, m, 0, 1, tasks, 1, 1, 0, 0),
-        *(0, 0, 0, 0, m, small_bytes(k, tile, itemsize)),
+        *(k_piece, 1, m, 0, small_chunk((m, n, k), tile, itemsize)),
+        *(tasks, 1, 1, 0, 0, 0, 0, 0, 0, m),
+        small_bytes((m, n, k), tile, itemsize),
     )
 
 

@@ -45,24 +45,38 @@ _HEIGHT = 8
 """Rows of C that are held in registers."""
 _WIDTH = 8
 """The most lanes of vectors: those of 16 are half as many at a time."""
-_TOGETHER = 16
-"""Batch elements that are in the L1 cache until all of their rows are done."""
+_LINE = 64
+_CHUNK_BYTES = 1 << 14
+"""Of matrices that stay in the L1 cache until all of their rows are done."""
 
 
-def small_columns(tile: Tile) -> int:
-    """The most columns of C."""
+def small_lanes(tile: Tile) -> int:
+    """Lanes of its vectors."""
     return min(tile.lanes, _WIDTH)
 
 
-def small_bytes(k: int, tile: Tile, itemsize: int) -> int:
-    """The scratch of a task: for copies of B, in squares."""
-    width = small_columns(tile)
-    return _TOGETHER * -(-k // width) * width**2 * itemsize
+def small_chunk(sizes: tuple[int, int, int], tile: Tile, itemsize: int) -> int:
+    """Matrices that are taken together. sizes: m, n and k."""
+    m, n, k = sizes
+    each = (m * k + k * n + m * n) * itemsize + _panel_bytes(k, tile, itemsize)
+    return max(1, _CHUNK_BYTES // each)
+
+
+def small_bytes(sizes: tuple[int, int, int], tile: Tile, itemsize: int) -> int:
+    """The scratch of a task: for copies of B."""
+    chunk = small_chunk(sizes, tile, itemsize)
+    return -(-chunk * _panel_bytes(sizes[2], tile, itemsize) // _LINE) * _LINE
+
+
+def _panel_bytes(k: int, tile: Tile, itemsize: int) -> int:
+    """Of a copy of B, in squares."""
+    width = small_lanes(tile)
+    return -(-k // width) * width**2 * itemsize
 
 
 def emit_small(b: Builder, machine: Machine) -> None:
     """Defines ``small``: one task, of some batch elements."""
-    width = small_columns(machine.tile)
+    width = small_lanes(machine.tile)
     own = replace(machine, tile=replace(machine.tile, lanes=width))
     _emit_copy(b, own)
     for height in range(1, _HEIGHT + 1):
@@ -77,15 +91,20 @@ def emit_small(b: Builder, machine: Machine) -> None:
         rows = args(ProductWord.ROWS)
         copied = b.op(f"icmp ne i64 {args(Word.B + 4)}, 1")
         several = b.op(f"icmp sgt i64 {rows}, {_HEIGHT}")
+        wide = b.op(f"icmp sgt i64 {args(ProductWord.N)}, {width}")
+        several = b.op(f"or i1 {wide}, {several}")
         several = b.op(f"or i1 {copied}, {several}")
-        chunk = b.op(f"select i1 {several}, i64 {_TOGETHER}, i64 {last}")
+        chunk = b.op(
+            f"select i1 {several}, i64 {args(ProductWord.BLOCK_TILES)}, i64 {last}"
+        )
         scratch = own_scratch(b, args)
         with b.loop(first, last, chunk) as start:
             end = minimum(b, b.op(f"add i64 {start}, {chunk}"), last)
-            span = f"ptr %args, i64 {start}, i64 {end}, ptr {scratch}"
-            with b.when(copied):
-                b(f"call void @small_copy({span})")
-            _all_rows(b, rows, span)
+            with b.loop("0", args(ProductWord.N), str(width)) as column:
+                span = f"ptr %args, i64 {start}, i64 {end}, ptr {scratch}, i64 {column}"
+                with b.when(copied):
+                    b(f"call void @small_copy({span})")
+                _all_rows(b, rows, span)
         b("ret void")
 
 
@@ -105,10 +124,10 @@ def _emit_rows(b: Builder, machine: Machine, height: int) -> None:
     width, size = machine.tile.lanes, machine.itemsize
     with b.function(
         f"define internal void @small_{height}(ptr %args, i64 %first, "
-        "i64 %last, ptr %scratch, i64 %row)"
+        "i64 %last, ptr %scratch, i64 %column, i64 %row)"
     ):
         args = Args(b)
-        n, k = args(ProductWord.N), args(ProductWord.K)
+        n, k = _columns_left(b, args, width), args(ProductWord.K)
         columns = _Columns(n, lane_mask(b, machine, n))
         (_, a_row, a_column), (_, b_row, _), (_, c_row, _) = (
             _steps(b, args, x, size) for x in _OPERANDS
@@ -118,15 +137,18 @@ def _emit_rows(b: Builder, machine: Machine, height: int) -> None:
         panel = _panel(b, k, width)
         found = _Moving(b, machine, args, "%first")
         places = [
-            found.of(Word.A, "%row"),
-            found.either(lies, found.of(Word.B, "0"), ("%scratch", panel, panel)),
-            found.of(Word.C, "%row"),
+            found.of(Word.A, "%row", "0"),
+            found.either(
+                lies, found.of(Word.B, "0", "%column"), ("%scratch", panel, panel)
+            ),
+            found.of(Word.C, "%row", "%column"),
         ]
         with found.batches("%last", places) as (numbers, (left, right, result)):
             c, rows = (result, c_row), (right, step, columns)
             _rows(b, machine, height, (left, a_row, a_column), rows, c, k)
             end = b.op(f"add i64 %row, {height}")
-            call_epilogue(b, args, "true", (*numbers, "%row", end, "0", n))
+            last = b.op(f"add i64 %column, {n}")
+            call_epilogue(b, args, "true", (*numbers, "%row", end, "%column", last))
         b("ret void")
 
 
@@ -137,6 +159,11 @@ def _steps(b: Builder, args: Args, operand: Word, size: int) -> tuple[str, str, 
     """Bytes between batch elements, rows and columns."""
     one, row, column = (b.op(f"mul i64 {args(operand + w)}, {size}") for w in (2, 3, 4))
     return one, row, column
+
+
+def _columns_left(b: Builder, args: Args, width: int) -> str:
+    """How many there are from %column on, or as many as a vector has."""
+    return minimum(b, b.op(f"sub i64 {args(ProductWord.N)}, %column"), str(width))
 
 
 def _panel(b: Builder, k: str, width: int) -> str:
@@ -165,12 +192,13 @@ class _Moving:
         self.inner = args(ProductWord.BATCH1)
         self.begun = [b.op(f"{how} i64 {first}, {self.inner}") for how in _DIVIDED]
 
-    def of(self, operand: Word, row: str) -> _Place:
-        """An operand, from a row on."""
+    def of(self, operand: Word, row: str, column: str) -> _Place:
+        """An operand, from a row and a column on."""
         b, args = self.b, self.args
         outer, one = (args(operand + i) for i in (1, 2))
         place = args(operand, "ptr")
-        indices = zip((*self.begun, row), (outer, one, args(operand + 3)), strict=True)
+        steps = outer, one, args(operand + 3), args(operand + 4)
+        indices = zip((*self.begun, row, column), steps, strict=True)
         for index, step in indices:
             place = offset(b, self.machine, place, index, step)
         back = _times(b, b.op(f"sub i64 {self.inner}, 1"), one)
@@ -299,13 +327,13 @@ def _emit_copy(b: Builder, machine: Machine) -> None:
     width = machine.tile.lanes
     with b.function(
         "define internal void @small_copy(ptr %args, i64 %first, i64 %last, "
-        "ptr %scratch)"
+        "ptr %scratch, i64 %column)"
     ):
         args = Args(b)
-        n, k = args(ProductWord.N), args(ProductWord.K)
+        n, k = _columns_left(b, args, width), args(ProductWord.K)
         panel = _panel(b, k, width)
         found = _Moving(b, machine, args, "%first")
-        places = [found.of(Word.B, "0"), ("%scratch", panel, panel)]
+        places = [found.of(Word.B, "0", "%column"), ("%scratch", panel, panel)]
         along = b.op(f"icmp eq i64 {args(Word.B + 3)}, 1")
         column = args(Word.B + 4)
         steps = [_times(b, j, column) for j in _numbers(b, n, width)]

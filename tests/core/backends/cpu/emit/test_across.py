@@ -16,6 +16,7 @@ from tests.core.kernels.nests import Maker
 from tests.core.kernels.walls import walled
 from treadle.backends.cpu.emit import across, known, turn
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.run import native
 
 F = np.dtype(np.float32)
@@ -276,7 +277,7 @@ def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
 
     assert goes(100, 3)
     assert columns_of(100, 3) == 3
-    assert columns_of(100, 9) == 9
+    assert columns_of(100, 9) == (9 if host_lanes() > 8 else 0)
     assert not columns_of(100, 11)
     assert not columns_of(2, 3)
     assert not goes(100, 40)
