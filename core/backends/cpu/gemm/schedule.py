@@ -14,7 +14,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
-from treadle.backends.cpu.gemm.small import small_bytes, small_chunk
+from treadle.backends.cpu.gemm.small import is_small, small_bytes, small_chunk
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
 from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
 from treadle.dims import hint, is_dim
@@ -43,9 +43,6 @@ _TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
 _TURNED_K = 4  # from which on the turning of a square is worth it
 _TURNED_TILES = 32  # after which the epilogue runs
 _STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
-_SMALL = 16  # rows of matrices that are multiplied as a whole
-_COPIED = 1 << 11  # multiplications, if B has to be copied
-_MANY = 16  # from which on small matrices are many
 _LINE = 64  # bytes, of which all are used while they stay in the L1 cache
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
 WAYS = 8  # and so many of them stay there
@@ -155,25 +152,13 @@ def few_kind(product: Contraction, tile: Tile) -> Kind | None:
 
 
 def may_be_few(product: Contraction, tile: Tile) -> bool:
-    """Whether it may be of few rows for some of its sizes, which are open."""
+    """Whether it may be one of `FEW_KINDS` for some of its sizes, which are open."""
     m, n, k = product.m, product.n, product.k
     most = max(TURNED_ROWS, streamed_rows(tile, 2 * SET_BYTES))
     least = min(_TURNED_K, 2 * WAYS)
-    few = _may_be((m, 1, most), (n, tile.lanes, n), (k, least, k))
-    return few and not (product.fused_a or product.fused_b)
-
-
-def may_be_small(product: Contraction, tile: Tile) -> bool:
-    """The same of Kind.SMALL."""
-    batches = product.b0 * product.b1
-    sizes = [(size, 1, _SMALL) for size in (product.m, product.n, product.k)]
-    small = _may_be((batches, _MANY, batches), *sizes)
-    return small and not (product.fused_a or product.fused_b)
-
-
-def _may_be(*limits: tuple[int, int, int]) -> bool:
-    """Whether sizes may lie between these, as those that are open may."""
-    return all([is_dim(size) or low <= size <= high for size, low, high in limits])
+    limits = (m, 1, most), (n, tile.lanes, n), (k, least, k)
+    may = [is_dim(size) or low <= size <= high for size, low, high in limits]
+    return all(may) and not (product.fused_a or product.fused_b)
 
 
 def is_open(product: Contraction) -> bool:
@@ -252,7 +237,7 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
-    if few and not any(fused) and _is_small(batches, m, n, k, b_column):
+    if few and not any(fused) and is_small(batches, m, n, k):
         return _small_blocks(itemsize, tile, threads, k_piece, *sizes)
     if few and not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile):
         return _streamed_blocks(itemsize, tile, threads, k_piece, *sizes)
@@ -319,12 +304,6 @@ def _few_rows_blocks(
         *(k_piece, tiles, *divmod(n, tiles), chunk, *grid, 0, offset),
         *(0, 0, 0, 0, m, offset + round_up(chunk * height * line, 64)),
     )
-
-
-def _is_small(batches: int, m: int, n: int, k: int, b_column: int) -> bool:
-    """Whether it is of many matrices, each of which takes less time than cutting it."""
-    few = b_column == 1 or m * n * k <= _COPIED
-    return batches >= _MANY and max(m, n, k) <= _SMALL and few
 
 
 def _small_blocks(

@@ -40,7 +40,12 @@ from treadle.backends.cpu.gemm.tile import (
     splat,
 )
 from treadle.backends.cpu.run.divided import COLD
+from treadle.dims import is_dim
+from treadle.kernels.contract import Contraction
 
+_LONGEST, _LITTLE, _MANY = 16, 1 << 11, 16
+"""The most rows, columns and terms; multiplications, which take less time than to cut a
+matrix; and from how many matrices on the module is worth its compilation."""
 _HEIGHT = 8
 """Rows of C that are held in registers."""
 _WIDTH = 8
@@ -48,6 +53,20 @@ _WIDTH = 8
 _LINE = 64
 _CHUNK_BYTES = 1 << 14
 """Of matrices that stay in the L1 cache until all of their rows are done."""
+
+
+def is_small(batches: int, m: int, n: int, k: int) -> bool:
+    """Whether it is of many matrices, each of which takes less time than cutting it."""
+    little = max(m, n, k) <= _LONGEST and m * n * k <= _LITTLE
+    return batches >= _MANY and little
+
+
+def may_be_small(product: Contraction) -> bool:
+    """Whether it may be that for some of its sizes, which are open."""
+    batches, sizes = product.b0 * product.b1, (product.m, product.n, product.k)
+    many = is_dim(batches) or batches >= _MANY
+    short = all([is_dim(size) or size <= _LONGEST for size in sizes])
+    return many and short and not (product.fused_a or product.fused_b)
 
 
 def small_lanes(tile: Tile) -> int:
