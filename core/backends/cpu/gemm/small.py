@@ -194,7 +194,7 @@ def _panel(b: Builder, k: str, width: int) -> str:
 class _Columns(NamedTuple):
     """How many there are, and a mask of them."""
 
-    count: str
+    number: str
     mask: str
 
 
@@ -297,7 +297,7 @@ def _store(
             masked_store(b, machine, row, place, n.mask)
         return
     lanes, scalar = machine.tile.lanes, machine.scalar
-    size, kind, left = lanes, machine.vector, n.count
+    size, kind, left = lanes, machine.vector, n.number
     while True:
         # Of whole vectors nothing is left; of others, what a piece has not.
         has = b.op(f"icmp uge i64 {left}, {size}")
