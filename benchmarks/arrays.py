@@ -87,6 +87,26 @@ def moved() -> dict[str, tuple[Function, *tuple[np.ndarray, ...]]]:
     }
 
 
+def small() -> dict[str, tuple[Function, np.ndarray]]:
+    """Short rows, of complex numbers too, and many small matrices."""
+    threes, eights = (
+        (normal(n, k) + 1j * normal(n, k)).astype("complex64")
+        for n, k in ((200_000, 3), (100_000, 8))
+    )
+    fives = normal(10_000, 5, 5)
+    return {
+        "complex sums of 200000 rows of 3": (lambda np, x: np.sum(x, 1), threes),
+        "complex sum of 100000x8": (lambda np, x: np.sum(x), eights),
+        "sums of 100000 rows of 8": (lambda np, x: np.sum(x, 1), normal(100_000, 8)),
+        "products of 10000 x 5x5": (lambda np, x: x @ x, fives),
+        "products of 10000 x 7x7 and transposed ones": (
+            lambda np, x: np.einsum("bij,bkj->bik", x, x),
+            normal(10_000, 7, 7),
+        ),
+        "products of 10000 x 12x12": (lambda np, x: x @ x, normal(10_000, 12, 12)),
+    }
+
+
 def rows() -> Iterator[Any]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     points, square = normal(10_000, 3), normal(1000, 1000)
@@ -101,6 +121,7 @@ def rows() -> Iterator[Any]:
             normal(100_000, 3),
         ),
         "100000 whole numbers to powers": (lambda np, x: x**x, whole),
+        **small(),
         "slopes of 1000x1000": (lambda np, x: np.gradient(x), square),
         "sums into the middle of 1000x1000": (
             lambda np, x: x.at[1:-1, 1:-1].add(2 * x[2:, 2:]),

@@ -62,8 +62,8 @@ class Operand(NamedTuple):
     kind: "array" (a buffer), "index" (an affine function of the indices; no buffer).
     mid: False if all its mid strides are zero (it is then read outside the mid loop).
     gathers: how many data-dependent indices its loads add (each times its own stride).
-    beside: whether each element lies right behind that of the operand before, which is
-      PAIRED and stored to as well: they are the parts of complex numbers.
+    beside: whether it is stored right behind the operand before: parts of complex
+      numbers, which are PAIRED, or BROADCAST and two apart from row to row.
     back, apart: the stride along inner, a run-time value, is -1; this, if not 0.
     fixed: whether it is a number, or a place for indices, and all outer strides are
       zero.

@@ -22,6 +22,7 @@ from treadle.backends.cpu.emit.short import may_have_short_rows
 from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.schedule import few_kind, is_open, may_be_few
+from treadle.backends.cpu.gemm.small import may_be_small
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.worth import gains_much
 from treadle.dims import is_dim, one
@@ -154,6 +155,8 @@ def _part(product: Contraction) -> gemm.Part:
     """The module that has the kernel of a product, whatever its open sizes are."""
     tile = gemm.tile(product.dtype)
     if is_open(product):
+        if may_be_small(product):
+            return gemm.Part.ANY
         return gemm.Part.ALL if may_be_few(product, tile) else gemm.Part.PLAIN
     kind = few_kind(product, tile)
     return gemm.FEW_PARTS[kind] if kind else gemm.Part.PLAIN

@@ -29,6 +29,7 @@ from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import (
+    BROADCAST,
     PAIRED,
     STRIDED,
     Instr,
@@ -445,6 +446,13 @@ def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:
     return pair
 
 
+def _in_twos(kind: int, out_steps: Sequence[Any]) -> bool:
+    """Whether elements that follow each other, or results of rows, are two apart."""
+    if kind != BROADCAST:
+        return kind == PAIRED
+    return bool(out_steps) and isinstance(out_steps[-1], int) and out_steps[-1] == 2
+
+
 def assemble(
     body: NestWriter,
     sizes: dict[int, int],
@@ -472,7 +480,7 @@ def assemble(
                 "index" if a.atom is None else "array",
                 any(mid_steps),
                 len(a.gathers),
-                kind == PAIRED and body.is_beside(number),
+                _in_twos(kind, out_steps) and body.is_beside(number),
                 a.atom is not None and isinstance(inner_step, int) and inner_step == -1,
                 (a.atom is None or bool(a.gathers)) and not any(out_steps),
                 bool(a.gathers) and a._replace(store=True) in body.accesses[number:],

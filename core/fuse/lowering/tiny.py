@@ -17,11 +17,11 @@ from treadle.ir import scalar
 from treadle.ir.graph import Atom
 from treadle.kernels.contract import Contraction
 
-_TINY = 100
-_TERMS = 5
-"""Up to so many multiplications of so many terms, a call of the matrix kernel for each
-matrix of a batch takes longer than to look up what belongs to each element: 50 ns. Of
-longer sums a nest has too many operands."""
+_MANY = 16
+_MOST = {True: (32, 4), False: (100, 5)}
+"""Up to so many multiplications of so many terms, if there are many matrices and if
+there are fewer, a kernel of products takes longer for each of them than to look up what
+belongs to each element. Of longer sums a nest has too many operands."""
 
 
 def is_tiny(p: ProductKernel) -> bool:
@@ -29,9 +29,11 @@ def is_tiny(p: ProductKernel) -> bool:
     c = p.contraction
     if not isinstance(c, Contraction) or any(map(is_dim, (c.m, c.n, c.k))):
         return False
-    small = c.k <= _TERMS and c.m * c.n * c.k <= _TINY
     alike = c.half is None and not c.short and len(set(c.dtypes)) == 1
-    return small and alike and (is_dim(c.b0 * c.b1) or c.b0 * c.b1 > 1)
+    batches = c.b0 * c.b1
+    most, terms = _MOST[is_dim(batches) or batches >= _MANY]
+    small = c.k <= terms and c.m * c.n * c.k <= most
+    return small and alike and (is_dim(batches) or batches > 1)
 
 
 def kernels_of(kernel: Kernel, flow: Dataflow) -> list[Kernel]:

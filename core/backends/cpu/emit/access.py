@@ -247,7 +247,13 @@ def load_paired(
         load(b, at, dtype, lanes, None if mask is None else _paired_mask(mask, half))
         for half, at in enumerate((address, last))
     ]
-    low, high = halves
+    return every_second(*halves)
+
+
+def every_second(low: Value, high: Value) -> Value:
+    """Every second element of two vectors, of which the second begins with the last of
+    the first."""
+    lanes = low.lanes
     return low.shuffle([*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)], high)
 
 

@@ -2,8 +2,10 @@
 rows, and all that they need of a group of rows stays in registers.
 
 The elements of such rows lie one behind the other in memory: whole vectors of these are
-read, and lanes chosen from them. Everything else is as in `across.py`, whose bits it
-gives: it runs only where there are so many columns, and rows follow each other.
+read, and lanes chosen from them. Of operands that stand still from row to row (one of
+two points whose distance is asked for), each element is read once for a group of rows.
+Everything else is as in `across.py`, whose bits it gives: it runs only where there are
+so many columns, and rows follow each other or stand still.
 
 Elementwise nests are done so, too, where they read columns that lie far apart, as those
 do that put channels last: such columns are vectors already.
@@ -12,9 +14,13 @@ do that put channels last: such columns are vectors already.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from treadle.backends.cpu.emit.access import (
     Arguments,
+    every_second,
     load,
     read,
     store,
@@ -22,7 +28,7 @@ from treadle.backends.cpu.emit.access import (
     to_register,
 )
 from treadle.backends.cpu.emit.across import across_spans, goes_across
-from treadle.backends.cpu.emit.body import Body, Frame
+from treadle.backends.cpu.emit.body import Body, Frame, reduction_of
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import (
     Value,
@@ -33,7 +39,7 @@ from treadle.backends.cpu.emit.lanes import (
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
 from treadle.backends.cpu.emit.squares import crosses_rows
 from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.backends.cpu.emit.turn import interleaved
+from treadle.backends.cpu.emit.turn import shuffles, turned_columns, turned_rows
 from treadle.backends.cpu.emit.turned import (
     TurnedArrays,
     turned_arguments,
@@ -43,31 +49,74 @@ from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
 from treadle.fuse.lowering.vectors import MOST_COLUMNS, MOST_INSTRUCTIONS
-from treadle.kernels.lower import Sweep, is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
+from treadle.kernels.lower import Sweep, is_reduction, is_store, schedule
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, STRIDED, Nest
 
-COLUMNS = "columns "
-"""What entries of `emit` begin with that put columns together; a letter for each
-operand follows: whether it is the same in all rows, or moves from one to the next."""
+TOGETHER = "together"
+"""An entry of `emit` that puts columns together, but for what is known of its rows."""
+_MOST = 8
+"""The longest rows of any length: of longer ones choosing lanes takes as long as
+turning blocks, ..."""
+_SHUFFLES = 5
+"""... but where as many shuffles a vector do it, if rows are no longer than vectors."""
+_MOST_INSTRUCTIONS = 96
+"""That are written for some rows."""
 _KINDS = BROADCAST, CONTIGUOUS, STRIDED
+
+
+class Known(NamedTuple):
+    """What is known of the rows of a launch.
+
+    columns: how many elements they have; 0 if that isn't known. still: the operands
+      that are the same in all rows of the last outer loop, as bits of a number.
+    """
+
+    columns: int = 0
+    still: int = 0
+
+    def stands(self, operand: int) -> bool:
+        """Whether an operand is the same in all rows."""
+        return bool(self.still >> operand & 1)
+
+    def step(self, nest: Nest, operand: int) -> int:
+        """Elements from one row of an operand to the next."""
+        inner = nest.operands[operand].inner
+        if self.stands(operand):
+            return 0
+        if inner == BROADCAST:
+            return 2 if _in_pairs(nest, operand) else 1
+        return {CONTIGUOUS: self.columns, PAIRED: 2 * self.columns}.get(inner, 1)
+
+    @property
+    def suffix(self) -> str:
+        """What tells this at the end of an entry."""
+        return f"{self.columns}" + (f"_{self.still}" if self.still else "")
 
 
 @lru_cache(maxsize=4096)
 def knows(nest: Nest, columns: int, lanes: int) -> bool:
     """Whether there is code for rows of this nest with so many columns."""
-    if not 1 < columns <= MOST_COLUMNS or columns * len(nest.body) > MOST_INSTRUCTIONS:
+    if columns < 2:
         return False
     if puts_together(nest):
-        return True
-    if not goes_across(nest, lanes):
+        many = columns * len(nest.body) > MOST_INSTRUCTIONS
+        return columns <= MOST_COLUMNS and not many
+    if columns > lanes or not goes_across(nest, lanes):
         return False
     spans = across_spans(nest, lanes)
-    if not any(above < columns <= most for above, most in spans):
+    few = any(above < columns <= min(most, _MOST) for above, most in spans)
+    if not few and (shuffles(columns) > _SHUFFLES or _fill(nest, columns, lanes)):
         return False
+    if _instructions(nest, columns) > _MOST_INSTRUCTIONS:
+        return False
+    stored = _stored(nest)
     return all(
         o.kind != "array"
-        or (o.inner in (BROADCAST, CONTIGUOUS) and not o.gathers and not o.back)
-        for o in nest.operands
+        or (
+            (o.inner != STRIDED and not o.gathers and not o.back)
+            and not (o.inner == PAIRED and k in stored and not _in_pairs(nest, k))
+        )
+        for k, o in enumerate(nest.operands)
     )
 
 
@@ -90,94 +139,93 @@ def puts_together(nest: Nest) -> bool:
     )
 
 
-def known_columns(launch: Launch) -> int:
-    """How many columns code is written for that knows them; 0 if none is. No result
-    depends on it, so sizes that are open count as in the trace."""
+def _fill(nest: Nest, columns: int, lanes: int) -> bool:
+    """Whether rows fill vectors that are quickly loaded and summed along them."""
+    exact = (
+        reduction_of(nest, i).is_exact
+        for i, instr in enumerate(nest.body)
+        if is_reduction(instr)
+    )
+    in_pairs = any(o.inner == PAIRED and o.kind == "array" for o in nest.operands)
+    return columns == lanes and not in_pairs and not all(exact)
+
+
+def _instructions(nest: Nest, columns: int) -> int:
+    """How many are written: most of them for each column."""
+    plan = schedule(nest)
+    return columns * sum(len(s.body) for s in plan.sweeps) + sum(map(len, plan.held))
+
+
+def known_rows(launch: Launch) -> Known:
+    """What code for rows of this launch is written for, if there is any that knows
+    them. No result depends on it, so sizes that are open count as in the trace."""
     nest, columns, lanes = launch.nest, hint(launch.inner), host_lanes()
     if not launch.outer or hint(launch.outer[-1]) < lanes:
-        return 0
+        return Known()
     if not knows(nest, columns, lanes):
-        return 0
-    fixed = _fixed(launch)
+        return Known()
+    found, stored = Known(columns), _stored(nest)
     for k, (o, binding) in enumerate(zip(nest.operands, launch.bindings, strict=True)):
-        if o.kind == "array" and k not in fixed:
-            step = hint(binding.strides[nest.outer - 1])
-            if step != _row_step(o, columns):
-                return 0
-    return columns
-
-
-def _fixed(launch: Launch) -> frozenset[int]:
-    """The operands of a nest that puts columns together which are the same in all
-    rows."""
-    nest = launch.nest
-    if not puts_together(nest):
-        return frozenset()
-    return frozenset(
-        k
-        for k, (o, binding) in enumerate(
-            zip(nest.operands, launch.bindings, strict=True)
-        )
-        if o.kind == "array" and hint(binding.strides[nest.outer - 1]) == 0
-    )
+        if o.kind != "array":
+            continue
+        step = hint(binding.strides[nest.outer - 1])
+        if step == 0 and k not in stored:
+            found = found._replace(still=found.still | 1 << k)
+        elif step != found.step(nest, k):
+            return Known()
+    return found
 
 
 def knowing(launch: Launch, entry: str) -> str:
-    """An entry for rows of this launch, with how many columns there are, if that is
-    known. Where nothing is open, it takes the place of code for any short rows."""
-    columns = known_columns(launch)
-    if not columns:
+    """An entry for rows of this launch, with what is known of them at its end. Where
+    nothing is open, it takes the place of code for any short rows."""
+    known = known_rows(launch)
+    if not known.columns:
         return entry
     steps = [b.strides[launch.nest.outer - 1] for b in launch.bindings]
     is_open = any(map(is_dim, (launch.inner, *steps)))
     wide = wide_lanes(launch.nest)
     many = wide > host_lanes() and hint(launch.outer[-1]) >= wide
-    lanes = WIDE if many and knows(launch.nest, columns, wide) else ""
+    lanes = WIDE if many and knows(launch.nest, known.columns, wide) else ""
     if puts_together(launch.nest):
-        fixed = _fixed(launch)
-        kinds = ["s" if k in fixed else "m" for k in range(len(launch.bindings))]
-        return f"{lanes}{COLUMNS}{''.join(kinds)}{columns}"
-    return f"{lanes}{entry if is_open else 'task'}{columns}"
+        return f"{lanes}{TOGETHER}{known.suffix}"
+    return f"{lanes}{entry if is_open else 'task'}{known.suffix}"
 
 
-def entry_and_columns(entry: str) -> tuple[str, int]:
-    """An entry of `emit` without the number of columns at its end, and that or 0."""
-    name = entry.rstrip("0123456789")
-    return name, int(entry[len(name) :] or 0)
-
-
-def same_in_rows(entry: str) -> frozenset[int]:
-    """The operands that an entry with COLUMNS takes to be the same in all rows."""
-    if not entry.startswith(COLUMNS):
-        return frozenset()
-    kinds = entry.removeprefix(COLUMNS)
-    return frozenset(k for k, kind in enumerate(kinds) if kind == "s")
+def entry_and_known(entry: str) -> tuple[str, Known]:
+    """An entry of `emit` without what is known of rows at its end, and that."""
+    name = entry.rstrip("0123456789_")
+    columns, _, still = entry[len(name) :].partition("_")
+    return name, Known(int(columns or 0), int(still or 0))
 
 
 def _stored(nest: Nest) -> set[int]:
     return {i.attr for i in nest.body if is_store(i)}
 
 
-def _row_step(operand: Operand, columns: int) -> int:
-    """Elements from one row to the next where this code runs."""
-    return columns if operand.inner == CONTIGUOUS else 1
+def _in_pairs(nest: Nest, k: int) -> bool:
+    """Whether an operand and the one before or after it are stored as parts of the same
+    numbers."""
+    return any(o.beside for o in nest.operands[k : k + 2])
 
 
 class _Arrays(TurnedArrays):
     """Arrays whose rows follow each other, in registers."""
 
-    def __init__(
-        self, body: Body, rows: Nest, count: int, same: frozenset[int]
-    ) -> None:
-        super().__init__(body, {}, str(count))
-        self.rows, self.count, self.same = rows, count, same
+    def __init__(self, body: Body, rows: Nest, known: Known) -> None:
+        super().__init__(body, {}, str(known.columns))
+        self.rows, self.known, self.count = rows, known, known.columns
         self.read: dict[int, list[Value]] = {}
         self.written: dict[int, list[Value]] = {}
 
     def move(self, held: Frame, stores: bool) -> None:
         if stores:
             for k, values in self.written.items():
-                self._write(k, held, values)
+                if self.rows.operands[k].beside:
+                    pairs = zip(self.written[k - 1], values, strict=True)
+                    self._write(k - 1, held, [part for pair in pairs for part in pair])
+                elif not _in_pairs(self.rows, k):
+                    self._write(k, held, values)
             return
         self.read, self.written = {}, {k: [] for k in _stored(self.rows)}
 
@@ -208,47 +256,74 @@ class _Arrays(TurnedArrays):
         """An operand's columns, or what belongs to whole rows."""
         b, lanes, operand = self.body.b, self.lanes, self.rows.operands[k]
         place, dtype = self._place(k, frame), operand.dtype
-        if k in self.same or operand.inner == STRIDED:
+        if self.known.stands(k) or operand.inner == STRIDED:
             return self._apart(k, place)
         if operand.inner == BROADCAST:
             return [load(b, place, dtype, lanes, None)]
-        kind = memory_kind(dtype)
-        vectors = []
-        for n in range(self.count):
-            at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * lanes}")
-            of = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
-            vectors.append(Value(b, b.op(of), kind, lanes))
-        picks = ([r * self.count + c for r in range(lanes)] for c in range(self.count))
-        return [to_register(interleaved(vectors, p), dtype) for p in picks]
+        return read_columns(
+            b, place, dtype, lanes, self.count, 2 if operand.inner == PAIRED else 1
+        )
 
     def _apart(self, k: int, place: str) -> list[Value]:
         """Columns that lie apart, or are one number each."""
-        b, access, operand = (
-            self.body.b,
-            self.arguments.accesses[k],
-            self.rows.operands[k],
-        )
-        lanes = 1 if k in self.same else self.lanes
+        b, access = self.body.b, self.arguments.accesses[k]
+        operand, stands = self.rows.operands[k], self.known.stands(k)
+        kind, dtype = memory_kind(operand.dtype), operand.dtype
+        step = {CONTIGUOUS: 1, PAIRED: 2}.get(operand.inner)
         found = []
         for n in range(1 if operand.inner == BROADCAST else self.count):
-            offset = b.op(f"mul i64 {n}, {read(b, access.mid[0])}") if n else "0"
-            at = access.moved(b, place, offset)
-            found.append(load(b, at, operand.dtype, lanes, None))
-        return [v if v.lanes > 1 else v.splat(self.lanes) for v in found]
+            if step is None:
+                offset = b.op(f"mul i64 {n}, {read(b, access.mid[0])}") if n else "0"
+                at = access.moved(b, place, offset)
+            else:
+                at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * step}")
+            value = load(b, at, dtype, 1 if stands else self.lanes, None)
+            found.append(value.splat(self.lanes) if stands else value)
+        return found
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
-        b, lanes, count = self.body.b, self.lanes, self.count
         place, dtype = self._place(k, held), self.rows.operands[k].dtype
-        if self.rows.operands[k].inner == BROADCAST:
-            store(b, place, values[0], dtype, None)
-            return
-        columns = [to_memory(v, dtype) for v in values]
-        for n in range(count):
-            written = range(n * lanes, (n + 1) * lanes)
-            picks = [p % count * lanes + p // count for p in written]
-            part = interleaved(columns, picks)
-            at = b.op(f"getelementptr {part.kind}, ptr {place}, i64 {n * lanes}")
-            b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
+        if len(values) == 1:
+            store(self.body.b, place, values[0], dtype, None)
+        else:
+            write_columns(self.body.b, place, dtype, values)
+
+
+def one_for_all(
+    b: Builder, place: str, dtype: np.dtype, lanes: int, column: int
+) -> Value:
+    """An element that all rows have in common, in every lane."""
+    at = b.op(f"getelementptr {memory_kind(dtype)}, ptr {place}, i64 {column}")
+    return load(b, at, dtype, 1, None).splat(lanes)
+
+
+def read_columns(
+    b: Builder, place: str, dtype: np.dtype, lanes: int, count: int, step: int = 1
+) -> list[Value]:
+    """The columns of as many rows as there are lanes, which follow each other. step: 2
+    where elements are every second one in memory."""
+    kind = memory_kind(dtype)
+
+    def vector(first: int) -> Value:
+        at = b.op(f"getelementptr {kind}, ptr {place}, i64 {first}")
+        of = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
+        return Value(b, b.op(of), kind, lanes)
+
+    starts = range(0, count * lanes, lanes)
+    if step == 2:
+        ends = [(vector(2 * k), vector(2 * k + lanes - 1)) for k in starts]
+        vectors = [every_second(*pair) for pair in ends]
+    else:
+        vectors = [vector(k) for k in starts]
+    return [to_register(v, dtype) for v in turned_columns(vectors)]
+
+
+def write_columns(b: Builder, place: str, dtype: np.dtype, values: list[Value]) -> None:
+    """Writes the columns of as many rows as there are lanes."""
+    columns = [to_memory(v, dtype) for v in values]
+    for n, part in enumerate(turned_rows(columns)):
+        at = b.op(f"getelementptr {part.kind}, ptr {place}, i64 {n * part.lanes}")
+        b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
 
 
 class KnownSweeps:
@@ -256,20 +331,13 @@ class KnownSweeps:
     kernel's entry block."""
 
     def __init__(
-        self,
-        b: Builder,
-        nest: Nest,
-        arguments: Arguments,
-        lanes: int,
-        columns: int,
-        same: frozenset[int] = frozenset(),
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, known: Known
     ) -> None:
-        self.b, self.lanes, self.rows, self.columns = b, lanes, nest, columns
-        self.same = same
+        self.b, self.lanes, self.rows, self.known = b, lanes, nest, known
         self.plan, self.inner = turned_plan(nest), arguments.inner
         turned = turned_arguments(b, arguments, self.plan.nest)
         self.body = Body(b, self.plan, turned, lanes)
-        self.arrays = _Arrays(self.body, nest, columns, same)
+        self.arrays = _Arrays(self.body, nest, known)
         self.kept: dict[tuple[int, int], Value] = {}
 
     def run(self, start: list[str], first: str, last: str) -> str:
@@ -281,11 +349,11 @@ class KnownSweeps:
 
     def _suits(self) -> str:
         b = self.b
-        suits = b.op(f"icmp eq i64 {self.inner}, {self.columns}")
+        suits = b.op(f"icmp eq i64 {self.inner}, {self.known.columns}")
         for k, access in enumerate(self.body.arguments.accesses):
             operand, step = self.rows.operands[k], read(b, access.inner)
             if operand.kind == "array":
-                wanted = 0 if k in self.same else _row_step(operand, self.columns)
+                wanted = self.known.step(self.rows, k)
                 right = b.op(f"icmp eq i64 {step}, {wanted}")
                 suits = b.op(f"and i1 {suits}, {right}")
         return suits
@@ -295,7 +363,7 @@ class KnownSweeps:
         reductions = [(i, self.body.reduction(i)) for i in sweep.reductions]
         totals = {i: r.identity_of_each(self.b, self.lanes) for i, r in reductions}
         slots: dict[int, list[Parts]] = {i: [] for i in totals}
-        for column in range(self.columns):
+        for column in range(self.known.columns):
             frame = self._column(sweep, held, column)
             for i, r in reductions:
                 at = str(column)

@@ -19,12 +19,7 @@ from treadle.backends.cpu.emit.apart import goes_apart, rounds
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
-from treadle.backends.cpu.emit.known import (
-    KnownSweeps,
-    entry_and_columns,
-    knows,
-    same_in_rows,
-)
+from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_known, knows
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.outer import (
@@ -127,11 +122,10 @@ def _row_task(
     if entry in STEPS:
         squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
     together: list[KnownSweeps | AcrossSweeps | SeveralRows | RunningAcross] = []
-    entry, known = entry_and_columns(entry)
+    entry, known = entry_and_known(entry)
     for count in dict.fromkeys((wide, lanes)):
-        if knows(nest, known, count):
-            same = same_in_rows(entry)
-            together.append(KnownSweeps(b, nest, arguments, count, known, same))
+        if knows(nest, known.columns, count):
+            together.append(KnownSweeps(b, nest, arguments, count, known))
     if entry == "few" and runs_across(nest):
         together.append(RunningAcross(b, nest, arguments, lanes))
     if entry in ("few", "open") and goes_across(nest, lanes):

@@ -254,6 +254,49 @@ def interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
     return found
 
 
+def turned_columns(vectors: Sequence[Value]) -> list[Value]:
+    """The columns of rows that follow each other, of as many elements as there are
+    vectors of them."""
+    count, n = len(vectors), vectors[0].lanes
+    if count == 1:
+        return [*vectors]
+    step = _least_factor(count)
+    groups = [vectors[k : k + step] for k in range(0, count, step)]
+    parts = [
+        turned_columns([interleaved(g, range(r, step * n, step)) for g in groups])
+        for r in range(step)
+    ]
+    return [column for columns in zip(*parts, strict=True) for column in columns]
+
+
+def turned_rows(columns: Sequence[Value]) -> list[Value]:
+    """The opposite: rows that follow each other, as vectors."""
+    count, n = len(columns), columns[0].lanes
+    if count == 1:
+        return [*columns]
+    step = _least_factor(count)
+    parts = [turned_rows(columns[r::step]) for r in range(step)]
+    order = [p % step * n + p // step for p in range(step * n)]
+    return [
+        interleaved(group, order[k : k + n])
+        for group in zip(*parts, strict=True)
+        for k in range(0, step * n, n)
+    ]
+
+
+def shuffles(count: int) -> int:
+    """How many shuffles a vector rows of so many elements take: one less than each
+    prime factor."""
+    if count == 1:
+        return 0
+    step = _least_factor(count)
+    return step - 1 + shuffles(count // step)
+
+
+def _least_factor(count: int) -> int:
+    return next(k for k in range(2, count + 1) if count % k == 0)
+
+
 def _emit_in(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
     for n in _DENSE:

@@ -69,6 +69,7 @@ class Kind(IntEnum):
     WINOGRAD_FILTER = 12
     WINOGRAD_LINES = 13
     WINOGRAD_LINES_FILTER = 14
+    SMALL = 15  # has the words of PRODUCT: many small matrices
 
 
 FEW_KINDS = (Kind.TURNED, Kind.STREAMED)

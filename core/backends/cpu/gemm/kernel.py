@@ -60,6 +60,7 @@ from treadle.backends.cpu.gemm.parts import (
     owned_by_task,
     pieces,
 )
+from treadle.backends.cpu.gemm.small import emit_small
 from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
     ONE_SEGMENT,
@@ -118,8 +119,10 @@ class Part(Enum):
     PLAIN = "contract"
     FEW = "contract_few"  # those of half floats that read B once: `FEW_KINDS`
     TURNED = "contract_turned"  # of others, `Kind.TURNED`
-    STREAMED = "contract_streamed"  # and `Kind.STREAMED`
-    ALL = "contract_all"  # what a product of open sizes may need: calls the others
+    STREAMED = "contract_streamed"  # `Kind.STREAMED`
+    SMALL = "contract_small"  # and `Kind.SMALL`
+    ALL = "contract_all"  # what a product of open sizes may need: calls the others, ...
+    ANY = "contract_any"  # ... also `SMALL`
 
 
 class Images(Enum):
@@ -134,8 +137,17 @@ class Images(Enum):
 
 
 PLAIN_KINDS = Kind.PRODUCT, Kind.PANELS, Kind.FEW_ROWS
-FEW_PARTS = {Kind.TURNED: Part.TURNED, Kind.STREAMED: Part.STREAMED}
-"""The modules of `FEW_KINDS`."""
+FEW_PARTS = {
+    Kind.TURNED: Part.TURNED,
+    Kind.STREAMED: Part.STREAMED,
+    Kind.SMALL: Part.SMALL,
+}
+"""The modules of `OWN_KINDS`."""
+_CALLED = {
+    Part.ALL: (Part.PLAIN, Part.TURNED, Part.STREAMED),
+    Part.ANY: (Part.PLAIN, Part.TURNED, Part.STREAMED, Part.SMALL),
+}
+"""What modules call others."""
 
 _LARGER: dict[Part | Images, tuple[Images, ...]] = {
     Images.FORWARD: (Images.ALL, Images.GRADIENTS),
@@ -159,10 +171,12 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
         families.load("conv_emitted")
     scalar = _SCALARS[dtype]
     key = f"{part.value}/{scalar}"
-    if part is Part.ALL:
+    if part in _CALLED:
         parts = dict.fromkeys(PLAIN_KINDS, Part.PLAIN) | FEW_PARTS
-        others = tuple([source(dtype, p) for p in dict.fromkeys(parts.values())])
-        return Source(key, part.value, partial(emit_either, parts), needs=others)
+        parts = {kind: p for kind, p in parts.items() if p in _CALLED[part]}
+        others = tuple([source(dtype, p) for p in _CALLED[part]])
+        call = partial(emit_either, part, parts)
+        return Source(key, part.value, call, needs=others)
 
     def machine() -> Machine:
         return replace(machine_for(dtype, host()), apart=True)
@@ -184,12 +198,12 @@ def common() -> list[Source]:
     return [*found, source(np.dtype(np.int32))]
 
 
-def emit_either(parts: Mapping[Kind, Part]) -> str:
-    """IR of what calls the modules of several kinds."""
+def emit_either(part: Part, parts: Mapping[Kind, Part]) -> str:
+    """IR of a part that calls the modules of several kinds."""
     b = Builder()
-    for name in dict.fromkeys([part.value for part in parts.values()]):
+    for name in dict.fromkeys([other.value for other in parts.values()]):
         b.lines.append(f"declare void @{name}(ptr, i64, i64)")
-    emit_dispatch(b, Part.ALL.value, {k: part.value for k, part in parts.items()})
+    emit_dispatch(b, part.value, {k: other.value for k, other in parts.items()})
     return b.text()
 
 
@@ -199,14 +213,17 @@ def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
     kinds: dict[Kind, str] = {}
     if part not in FEW_PARTS.values():
         _emit_tiles(b, machine)
-    if part in (Part.PLAIN, Part.ALL, *_OF_LINES):
+    if part in (Part.PLAIN, Part.ALL, Part.ANY, *_OF_LINES):
         kinds |= _emit_plain(b, machine)
-    if part in (Part.TURNED, Part.ALL):
+    if part in (Part.TURNED, Part.ALL, Part.ANY):
         emit_turned_rows(b, machine)
         kinds[Kind.TURNED] = "turned"
-    if part in (Part.STREAMED, Part.ALL):
+    if part in (Part.STREAMED, Part.ALL, Part.ANY):
         emit_streamed(b, machine)
         kinds[Kind.STREAMED] = "streamed"
+    if part in (Part.SMALL, Part.ANY):
+        emit_small(b, machine)
+        kinds[Kind.SMALL] = "small"
     if isinstance(part, Images):
         kinds |= families.conv_emitted.emit_convolutions(
             b,

@@ -14,12 +14,15 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.backends.cpu.gemm.small import is_small, small_bytes, small_chunk
 from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
 from treadle.backends.cpu.gemm.turned import TURNED_ROWS, turned_columns
 from treadle.dims import hint, is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
 
+OWN_KINDS = (*FEW_KINDS, Kind.SMALL)
+"""Those that have a module of their own."""
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
 _DISTURBANCE = 0.1
@@ -55,7 +58,7 @@ def schedule(
     """Chooses packing, blocks and tasks, and writes the kernel's arguments.
 
     hooked: whether an epilogue is called for blocks of it.
-    few: whether it may be one of `FEW_KINDS`.
+    few: whether it may be one of `OWN_KINDS`.
     """
     fused = product.fused_a, product.fused_b
     a, b, c = product.a, product.b, product.c
@@ -143,9 +146,9 @@ _CHOSEN = (
 
 
 def few_kind(product: Contraction, tile: Tile) -> Kind | None:
-    """Which of `FEW_KINDS` it is, if any; all of its sizes are known."""
+    """Which of `OWN_KINDS` it is, if any; all of its sizes are known."""
     kind = Kind(schedule(product, tile, 1).words[Word.KIND])
-    return kind if kind in FEW_KINDS else None
+    return kind if kind in OWN_KINDS else None
 
 
 def may_be_few(product: Contraction, tile: Tile) -> bool:
@@ -213,7 +216,7 @@ def _blocks(
     """What is chosen by size: packing, blocks and tasks.
 
     shared: whether all batch elements have the same B.
-    few: whether it may be one of `FEW_KINDS`.
+    few: whether it may be one of `OWN_KINDS`.
     sizes: batch elements, m, n, k, and the steps between rows and columns of A and B.
     """
     batches, m, n, k, a_row, a_column, b_row, b_column = sizes
@@ -234,6 +237,8 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
+    if few and not any(fused) and is_small(batches, m, n, k):
+        return _small_blocks(itemsize, tile, threads, k_piece, *sizes)
     if few and not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile):
         return _streamed_blocks(itemsize, tile, threads, k_piece, *sizes)
     if not (shared or any(fused)):
@@ -298,6 +303,21 @@ def _few_rows_blocks(
         *(Kind.FEW_ROWS, grid[0] * grid[2], 0, 0, a_column, b_column),
         *(k_piece, tiles, *divmod(n, tiles), chunk, *grid, 0, offset),
         *(0, 0, 0, 0, m, offset + round_up(chunk * height * line, 64)),
+    )
+
+
+def _small_blocks(
+    itemsize: int, tile: Tile, threads: int, k_piece: int, *sizes: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.SMALL."""
+    batches, m, n, k, _, a_column, _, b_column = sizes
+    copied = n * k if b_column != 1 else 0
+    tasks = min(batches, task_count(batches * (m * (k + 1) + copied + 10), threads))
+    return (
+        *(Kind.SMALL, tasks, 0, 0, a_column, b_column),
+        *(k_piece, 1, m, 0, small_chunk((m, n, k), tile, itemsize)),
+        *(tasks, 1, 1, 0, 0, 0, 0, 0, 0, m),
+        small_bytes((m, n, k), tile, itemsize),
     )
 
 

@@ -32,7 +32,7 @@ def strides(array: np.ndarray) -> Strides:
 
 
 def kernel(dtype: np.dtype, images: bool) -> int:
-    return _address(gemm.source(dtype, gemm.Images.ALL if images else gemm.Part.ALL))
+    return _address(gemm.source(dtype, gemm.Images.ALL if images else gemm.Part.ANY))
 
 
 def _address(source: native.Source) -> int:

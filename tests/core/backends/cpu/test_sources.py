@@ -121,10 +121,28 @@ def test_a_larger_module_serves_for_a_smaller_one() -> None:
 
 
 def test_the_module_of_any_rows_calls_those_of_many_and_of_few() -> None:
-    parts = gemm.Part.PLAIN, *gemm.FEW_PARTS.values(), gemm.Part.ALL
-    *others, whole = (gemm.source(np.dtype("float32"), part) for part in parts)
-    assert whole.needs == tuple(others)
-    assert len(set(native.load([whole, *others]).values())) == 4
+    parts = gemm.Part.PLAIN, *gemm.FEW_PARTS.values(), gemm.Part.ALL, gemm.Part.ANY
+    *others, whole, more = (gemm.source(np.dtype("float32"), part) for part in parts)
+    assert whole.needs == tuple(others[:-1])
+    assert more.needs == tuple(others)
+    assert len(set(native.load([more, whole, *others]).values())) == 6
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        ((40, 5, 5), gemm.Part.SMALL),
+        ((40, 17, 17), gemm.Part.PLAIN),
+        (("n", 5, 5), gemm.Part.ANY),
+        ((40, "n", "n"), gemm.Part.ANY),
+        ((4, "n", "n"), gemm.Part.ALL),
+    ],
+)
+def test_many_small_matrices_have_a_module_of_their_own(
+    shape: tuple[int | str, ...], part: gemm.Part
+) -> None:
+    _, called = matrix_kernels(lambda x, w: x @ w, shape, shape)
+    assert called == {part.value}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_what_is_small_beside_the_rest_has_no_code_of_its_own(
 
 
 def test_many_rows_have_it_beside_a_product() -> None:
-    x, a = np.ones((20_000, 10), F), np.ones((400, 400), F)
+    x, a = np.ones((20_000, 11), F), np.ones((400, 400), F)
     assert entries(beside(softmax), x, a) == ["few"]
 
 

@@ -17,7 +17,7 @@ from treadle.plan.steps import ProductStep, walk
 rng = np.random.default_rng(0)
 FORMULAS = {
     "bij,bjk->bik": ((40, 3, 3), (40, 3, 3)),
-    "bij,bkj->bik": ((40, 2, 5), (40, 4, 5)),
+    "bij,bkj->bik": ((15, 2, 5), (15, 4, 5)),
     "jbi,bjk->ibk": ((4, 40, 2), (40, 4, 3)),
     "abij,bajk->abik": ((3, 7, 3, 2), (7, 3, 2, 4)),
     "bijk,bkl->bijl": ((9, 2, 3, 3), (9, 3, 2)),

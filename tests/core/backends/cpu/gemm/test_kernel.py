@@ -9,6 +9,7 @@ import pytest
 
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
+from tests.core.kernels.walls import walled
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, Tile, Word
 from treadle.backends.cpu.gemm.schedule import schedule
@@ -159,6 +160,68 @@ def test_few_rows_read_b_once_in_the_order_of_memory(
         results.append(around)
     for each in results[1:]:
         np.testing.assert_array_equal(each, results[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+def test_many_small_matrices_are_multiplied_as_a_whole(layout_a, layout_b, dtype):
+    """Any number of tasks gives the bits of each of them alone."""
+    rng = np.random.default_rng(0)
+    for m, n, k in [(1, 8, 1), (5, 1, 16), (7, 3, 5), (9, 13, 9), (16, 12, 3)]:
+        a, b = layout_a(rng, (3, 7, m, k), dtype), layout_b(rng, (3, 7, k, n), dtype)
+        if layout_b is shared:
+            b = np.broadcast_to(b[:, :1], b.shape)
+        expected = np.empty((3, 7, m, n), dtype)
+        for i, j in np.ndindex(3, 7):
+            one = np.s_[i : i + 1, j : j + 1]
+            alone = calls.product(expected[one], a[one], b[one])
+            assert alone.words[0][Word.KIND] != Kind.SMALL
+            alone.serial()
+        check(expected, a, b)
+        for num_threads in (1, 3):
+            around = np.full((3, 7, m + 1, n + 1), 77, dtype)
+            c = around[:, :, :m, :n]
+            call = calls.product(c, a, b, num_threads=num_threads)
+            assert call.words[0][Word.KIND] == Kind.SMALL
+            call.serial()
+            np.testing.assert_array_equal(c, expected)
+            assert (around[:, :, m:] == 77).all(), "wrote outside of C"
+            assert (around[..., n:] == 77).all(), "wrote outside of C"
+
+
+@pytest.mark.parametrize("layout", [rows, columns])
+@pytest.mark.parametrize("size", [(5, 5, 5), (3, 7, 8), (12, 1, 9)])
+def test_nothing_beside_small_matrices_is_read(size, layout):
+    m, n, k = size
+    c = np.empty((1, 20, m, n), np.float32)
+    kept = [walled(20 * count, np.float32) for count in (m * k, k * n)]
+    a, b = kept[0][1].reshape(1, 20, m, k), kept[1][1]
+    b = b.reshape(1, 20, k, n) if layout is rows else b.reshape(1, 20, n, k)
+    b = b if layout is rows else b.swapaxes(2, 3)
+    a[...], b[...] = np.random.default_rng(0).standard_normal((2, 1, 1, 1, 1))
+    calls.product(c, a, b).serial()
+    check(c, a, b)
+
+
+def test_epilogue_sees_rows_of_small_matrices_once():
+    rng = np.random.default_rng(4)
+    a, b = rows(rng, (4, 5, 11, 6), "float32"), rows(rng, (4, 5, 6, 3), "float32")
+    c, seen = np.empty((4, 5, 11, 3), "float32"), np.zeros((4, 5, 11, 3), int)
+
+    def clip(given, b0, b1, r0, r1, c0, c1):
+        block = (b0, b1, slice(r0, r1), slice(c0, c1))
+        seen[block] += 1
+        c[block] = np.maximum(c[block], 0)
+
+    hook = calls.EPILOGUE(clip)
+    address = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
+    call = calls.product(c, a, b, num_threads=4, hooks={Word.EPILOGUE: address})
+    assert call.words[0][Word.KIND] == Kind.SMALL
+    call.serial()
+    assert (seen == 1).all()
+    expected = np.maximum(a.astype(np.float64) @ b, 0)
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("layout_b", [rows, columns])
@@ -315,17 +378,20 @@ def other_machines():
 @pytest.mark.parametrize("machine", list(other_machines()), ids=str)
 def test_kernels_of_other_machines(machine):
     llvm().initialize_native_asmparser()
-    text = gemm.emit_module(machine, gemm.Part.ALL)
-    source = native.Source(f"test/{machine}", "contract_all", lambda: text)
+    text = gemm.emit_module(machine, gemm.Part.ANY)
+    source = native.Source(f"test/{machine}", "contract_any", lambda: text)
     address = native.load([source])[source.key]
     dtypes = {"float": "float32", "double": "float64", "i32": "int32"}
     dtype = dtypes[machine.scalar]
     rng = np.random.default_rng(6)
-    for m, n, k in [(1, 300, 20), (2, 40, 7), (3, 129, 33), (61, 67, 50), (25, 5, 9)]:
+    sizes = [(1, 300, 20), (2, 40, 7), (3, 129, 33), (61, 67, 50), (25, 5, 9)]
+    small = [(1, 1, 4), (3, 2, 5), (11, 3, 16), (8, 4, 1), (7, 7, 7)]
+    for m, n, k in [*sizes, *small]:
+        batches = (3, 6) if m <= 16 and n < 8 else (1, 1)
         for layout_a, layout_b in [(rows, rows), (columns, columns), (sparse, sparse)]:
-            a = layout_a(rng, (1, 1, m, k), dtype)
-            b = layout_b(rng, (1, 1, k, n), dtype)
-            around = rows(rng, (1, 1, m + 1, n + 3), dtype)
+            a = layout_a(rng, (*batches, m, k), dtype)
+            b = layout_b(rng, (*batches, k, n), dtype)
+            around = rows(rng, (*batches, m + 1, n + 3), dtype)
             kept = around.copy()
             c = around[:, :, :m, :n]
             options = {"address": address, "tile": machine.tile}
