@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from treadle.backends.cpu.emit.known import entry_and_columns
+from treadle.backends.cpu.emit.known import entry_and_known
 from treadle.backends.cpu.emit.points import POINTS
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
 from treadle.backends.cpu.emit.wide import WIDE
@@ -37,10 +37,10 @@ def gains_much(launch: Launch, entry: str) -> bool:
     nest = launch.nest
     if not launch.whole or reads_back(nest):
         return True
-    name, columns = entry_and_columns(entry.removeprefix(WIDE))
+    name, known = entry_and_known(entry.removeprefix(WIDE))
     if name == POINTS or has_short_rows(nest):
         each = _A_ROW
-    elif columns and name == "task":
+    elif known.columns and name == "task":
         each = _KNOWN * instructions(nest)
     else:
         each = (_SHORT if name == "short" else _FEW) * instructions(nest)

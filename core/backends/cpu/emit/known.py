@@ -2,13 +2,18 @@
 rows, and all that they need of a group of rows stays in registers.
 
 The elements of such rows lie one behind the other in memory: whole vectors of these are
-read, and lanes chosen from them. Everything else is as in `across.py`, whose bits it
-gives: it runs only where there are so many columns, and rows follow each other.
+read, and lanes chosen from them. Of operands that stand still from row to row (one of
+two points whose distance is asked for), each element is read once for a group of rows.
+Everything else is as in `across.py`, whose bits it gives: it runs only where there are
+so many columns, and rows follow each other or stand still.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from treadle.backends.cpu.emit.access import (
     Arguments,
@@ -37,13 +42,39 @@ from treadle.backends.cpu.emit.turned import (
 from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.dims import hint, is_dim
 from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import Sweep, is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.lower import Sweep, is_store, schedule
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest
 
 _MOST = 8
 """The longest rows: of longer ones choosing lanes takes as long as turning blocks."""
 _MOST_INSTRUCTIONS = 64
-"""Of a nest, times its columns: they are written for each of them."""
+"""Of a nest, those of sweeps times its columns: they are written for each of them."""
+
+
+class Known(NamedTuple):
+    """What is known of the rows of a launch.
+
+    columns: how many elements they have; 0 if that isn't known. still: the operands
+      that are the same in all rows of the last outer loop, as bits of a number.
+    """
+
+    columns: int = 0
+    still: int = 0
+
+    def stands(self, operand: int) -> bool:
+        """Whether an operand is the same in all rows."""
+        return bool(self.still >> operand & 1)
+
+    def step(self, nest: Nest, operand: int) -> int:
+        """Elements from one row of an operand to the next."""
+        if self.stands(operand):
+            return 0
+        return self.columns if nest.operands[operand].inner == CONTIGUOUS else 1
+
+    @property
+    def suffix(self) -> str:
+        """What tells this at the end of an entry."""
+        return f"{self.columns}" + (f"_{self.still}" if self.still else "")
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +85,7 @@ def knows(nest: Nest, columns: int, lanes: int) -> bool:
     spans = across_spans(nest, lanes)
     if not any(above < columns <= most for above, most in spans):
         return False
-    if columns * len(nest.body) > _MOST_INSTRUCTIONS:
+    if _instructions(nest, columns) > _MOST_INSTRUCTIONS:
         return False
     return all(
         o.kind != "array"
@@ -63,57 +94,63 @@ def knows(nest: Nest, columns: int, lanes: int) -> bool:
     )
 
 
-def known_columns(launch: Launch) -> int:
-    """How many columns code is written for that knows them; 0 if none is. No result
-    depends on it, so sizes that are open count as in the trace."""
+def _instructions(nest: Nest, columns: int) -> int:
+    plan = schedule(nest)
+    each = sum(len(s.body) + len(s.reductions) for s in plan.sweeps)
+    return columns * each + sum(map(len, plan.held))
+
+
+def known_rows(launch: Launch) -> Known:
+    """What code for rows of this launch is written for, if there is any that knows
+    them. No result depends on it, so sizes that are open count as in the trace."""
     nest, columns, lanes = launch.nest, hint(launch.inner), host_lanes()
     if not launch.outer or hint(launch.outer[-1]) < lanes:
-        return 0
+        return Known()
     if not knows(nest, columns, lanes):
-        return 0
-    for o, binding in zip(nest.operands, launch.bindings, strict=True):
-        if o.kind == "array":
-            step = hint(binding.strides[nest.outer - 1])
-            if step != _row_step(o, columns):
-                return 0
-    return columns
+        return Known()
+    found, stored = Known(columns), _stored(nest)
+    for k, (o, binding) in enumerate(zip(nest.operands, launch.bindings, strict=True)):
+        if o.kind != "array":
+            continue
+        step = hint(binding.strides[nest.outer - 1])
+        if step == 0 and k not in stored:
+            found = found._replace(still=found.still | 1 << k)
+        elif step != found.step(nest, k):
+            return Known()
+    return found
 
 
 def knowing(launch: Launch, entry: str) -> str:
-    """An entry for rows of this launch, with how many columns there are, if that is
-    known. Where nothing is open, it takes the place of code for any short rows."""
-    columns = known_columns(launch)
-    if not columns:
+    """An entry for rows of this launch, with what is known of them at its end. Where
+    nothing is open, it takes the place of code for any short rows."""
+    known = known_rows(launch)
+    if not known.columns:
         return entry
     steps = [b.strides[launch.nest.outer - 1] for b in launch.bindings]
     is_open = any(map(is_dim, (launch.inner, *steps)))
     wide = wide_lanes(launch.nest)
     many = wide > host_lanes() and hint(launch.outer[-1]) >= wide
-    lanes = WIDE if many and knows(launch.nest, columns, wide) else ""
-    return f"{lanes}{entry if is_open else 'task'}{columns}"
+    lanes = WIDE if many and knows(launch.nest, known.columns, wide) else ""
+    return f"{lanes}{entry if is_open else 'task'}{known.suffix}"
 
 
-def entry_and_columns(entry: str) -> tuple[str, int]:
-    """An entry of `emit` without the number of columns at its end, and that or 0."""
-    name = entry.rstrip("0123456789")
-    return name, int(entry[len(name) :] or 0)
+def entry_and_known(entry: str) -> tuple[str, Known]:
+    """An entry of `emit` without what is known of rows at its end, and that."""
+    name = entry.rstrip("0123456789_")
+    columns, _, still = entry[len(name) :].partition("_")
+    return name, Known(int(columns or 0), int(still or 0))
 
 
 def _stored(nest: Nest) -> set[int]:
     return {i.attr for i in nest.body if is_store(i)}
 
 
-def _row_step(operand: Operand, columns: int) -> int:
-    """Elements from one row to the next where this code runs."""
-    return columns if operand.inner == CONTIGUOUS else 1
-
-
 class _Arrays(TurnedArrays):
     """Arrays whose rows follow each other, in registers."""
 
-    def __init__(self, body: Body, rows: Nest, count: int) -> None:
-        super().__init__(body, {}, str(count))
-        self.rows, self.count = rows, count
+    def __init__(self, body: Body, rows: Nest, known: Known) -> None:
+        super().__init__(body, {}, str(known.columns))
+        self.rows, self.known, self.count = rows, known, known.columns
         self.read: dict[int, list[Value]] = {}
         self.written: dict[int, list[Value]] = {}
 
@@ -151,6 +188,8 @@ class _Arrays(TurnedArrays):
         """An operand's columns, or what belongs to whole rows."""
         b, lanes, operand = self.body.b, self.lanes, self.rows.operands[k]
         place, dtype = self._place(k, frame), operand.dtype
+        if self.known.stands(k):
+            return [self._one(place, dtype, n) for n in range(self._columns_of(k))]
         if operand.inner == BROADCAST:
             return [load(b, place, dtype, lanes, None)]
         kind = memory_kind(dtype)
@@ -161,6 +200,15 @@ class _Arrays(TurnedArrays):
             vectors.append(Value(b, b.op(of), kind, lanes))
         picks = ([r * self.count + c for r in range(lanes)] for c in range(self.count))
         return [to_register(interleaved(vectors, p), dtype) for p in picks]
+
+    def _columns_of(self, k: int) -> int:
+        return 1 if self.rows.operands[k].inner == BROADCAST else self.count
+
+    def _one(self, place: str, dtype: np.dtype, column: int) -> Value:
+        """An element that all rows have in common."""
+        kind = memory_kind(dtype)
+        at = self.body.b.op(f"getelementptr {kind}, ptr {place}, i64 {column}")
+        return load(self.body.b, at, dtype, 1, None).splat(self.lanes)
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
         b, lanes, count = self.body.b, self.lanes, self.count
@@ -182,13 +230,13 @@ class KnownSweeps:
     kernel's entry block."""
 
     def __init__(
-        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, columns: int
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int, known: Known
     ) -> None:
-        self.b, self.lanes, self.rows, self.columns = b, lanes, nest, columns
+        self.b, self.lanes, self.rows, self.known = b, lanes, nest, known
         self.plan, self.inner = turned_plan(nest), arguments.inner
         turned = turned_arguments(b, arguments, self.plan.nest)
         self.body = Body(b, self.plan, turned, lanes)
-        self.arrays = _Arrays(self.body, nest, columns)
+        self.arrays = _Arrays(self.body, nest, known)
         self.kept: dict[tuple[int, int], Value] = {}
 
     def run(self, start: list[str], first: str, last: str) -> str:
@@ -200,11 +248,12 @@ class KnownSweeps:
 
     def _suits(self) -> str:
         b = self.b
-        suits = b.op(f"icmp eq i64 {self.inner}, {self.columns}")
+        suits = b.op(f"icmp eq i64 {self.inner}, {self.known.columns}")
         for k, access in enumerate(self.body.arguments.accesses):
             operand, step = self.rows.operands[k], read(b, access.inner)
             if operand.kind == "array":
-                right = b.op(f"icmp eq i64 {step}, {_row_step(operand, self.columns)}")
+                wanted = self.known.step(self.rows, k)
+                right = b.op(f"icmp eq i64 {step}, {wanted}")
                 suits = b.op(f"and i1 {suits}, {right}")
         return suits
 
@@ -213,7 +262,7 @@ class KnownSweeps:
         reductions = [(i, self.body.reduction(i)) for i in sweep.reductions]
         totals = {i: r.identity_of_each(self.b, self.lanes) for i, r in reductions}
         slots: dict[int, list[Parts]] = {i: [] for i in totals}
-        for column in range(self.columns):
+        for column in range(self.known.columns):
             frame = self._column(sweep, held, column)
             for i, r in reductions:
                 at = str(column)

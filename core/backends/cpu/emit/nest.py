@@ -19,7 +19,7 @@ from treadle.backends.cpu.emit.apart import goes_apart, rounds
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
-from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_columns, knows
+from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_known, knows
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.outer import (
@@ -70,8 +70,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
       entry: "task" for ``void (ptr args, i64 task)``; `WHOLE` for the same, where rows
         are whole turns (`row.is_whole`); "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
-        same with short rows, "open" with both; any of these with a number of columns at
-        its end, for which there is code beside; those of `points.py` for elementwise
+        same with short rows, "open" with both; any of these with what is known of rows at
+        its end (`known.py`), for which there is code beside; those of `points.py` for elementwise
         nests with vectors from row to row; those of `squares.py`; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
@@ -122,9 +122,9 @@ def _row_task(
     if entry in STEPS:
         squares = Squares(b, nest, arguments, sweeps, STEPS[entry])
     together: list[KnownSweeps | AcrossSweeps | SeveralRows | RunningAcross] = []
-    entry, known = entry_and_columns(entry)
+    entry, known = entry_and_known(entry)
     for count in dict.fromkeys((wide, lanes)):
-        if knows(nest, known, count):
+        if knows(nest, known.columns, count):
             together.append(KnownSweeps(b, nest, arguments, count, known))
     if entry == "few" and runs_across(nest):
         together.append(RunningAcross(b, nest, arguments, lanes))

@@ -227,7 +227,7 @@ def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
         return across.may_go_across(launch(rows, columns))
 
     def columns_of(rows: int, columns: int) -> int:
-        return known.known_columns(launch(rows, columns))
+        return known.known_rows(launch(rows, columns)).columns
 
     assert goes(100, 3)
     assert columns_of(100, 3) == 3
