@@ -15,6 +15,8 @@ from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, is_store
 
 _CHAINS = 4
 """Totals of the last vectors of a row, which are added to one at a time."""
+_TURNS_OF_PLACES = 16
+"""Turns that are worth several totals of places, which are compared one by one."""
 _LITTLE_WORK = 10
 """Instructions of a turn, above which there is enough to do between two additions."""
 
@@ -124,7 +126,10 @@ class ColumnSweeps:
 
         def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
             if dim == len(sizes) - 1 and self._is_latent(sweep, held):
-                first, totals = self._chains(one, first, last, sweep, held, totals)
+                chained = self._chains
+                if any(r.with_index for r in self._reductions(sweep, held)):
+                    chained = self._places
+                first, totals = chained(one, first, last, sweep, held, totals)
             with b.carrying(first, last, "1", carried(totals)) as turn:
                 after = one(turn.index, renamed(totals, turn.values))
                 turn.next = [p.text for p in after]
@@ -165,7 +170,6 @@ class ColumnSweeps:
             and sum(map(cost, body)) <= _LITTLE_WORK
             and not any(map(is_running, body))
             and not any(map(is_store, body))
-            and not any(r.with_index for r in self._reductions(sweep, held))
         )
 
     def _chains(
@@ -198,6 +202,27 @@ class ColumnSweeps:
             pairs = zip(chains[::2], chains[1::2], strict=True)
             chains = [combined(reductions, x, y) for x, y in pairs]
         return middle, chains[0]
+
+    def _places(
+        self,
+        one: Callable[[str, list[Value]], list[Value]],
+        first: str,
+        last: str,
+        sweep: Sweep,
+        held: Frame,
+        totals: list[Value],
+    ) -> tuple[str, list[Value]]:
+        """`_chains` of places, where there are turns enough."""
+        b = self.b
+        span = b.op(f"sub i64 {last}, {first}")
+        many = b.op(f"icmp sge i64 {span}, {_TURNS_OF_PLACES}")
+        times = b.op(f"zext i1 {many} to i64")
+        with b.carrying("0", times, "1", carried(totals)) as turn:
+            before = renamed(totals, turn.values)
+            _, after = self._chains(one, first, last, sweep, held, before)
+            turn.next = [p.text for p in after]
+        done = b.op(f"select i1 {many}, i64 {b.op(f'and i64 {span}, {-_CHAINS}')}, i64 0")
+        return b.op(f"add i64 {first}, {done}"), renamed(totals, turn.values)
 
     def _moved(
         self, dim: int, index: str, positions: Sequence[Word | str], sweep: Sweep
