@@ -221,7 +221,9 @@ class ColumnSweeps:
             before = renamed(totals, turn.values)
             _, after = self._chains(one, first, last, sweep, held, before)
             turn.next = [p.text for p in after]
-        done = b.op(f"select i1 {many}, i64 {b.op(f'and i64 {span}, {-_CHAINS}')}, i64 0")
+        done = b.op(
+            f"select i1 {many}, i64 {b.op(f'and i64 {span}, {-_CHAINS}')}, i64 0"
+        )
         return b.op(f"add i64 {first}, {done}"), renamed(totals, turn.values)
 
     def _moved(

@@ -70,9 +70,10 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
       entry: "task" for ``void (ptr args, i64 task)``; `WHOLE` for the same, where rows
         are whole turns (`row.is_whole`); "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
-        same with short rows, "open" with both; any of these with what is known of rows at
-        its end (`known.py`), for which there is code beside; those of `points.py` for elementwise
-        nests with vectors from row to row; those of `squares.py`; "tile" for
+        same with short rows, "open" with both; any of these with what is known of rows
+        at its end (`known.py`), for which there is code beside; those of `points.py`
+        for elementwise nests with vectors from row to row; those of `squares.py`;
+        "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
