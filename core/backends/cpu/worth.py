@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from treadle.backends.cpu.emit.few_columns import COLUMNS
 from treadle.backends.cpu.emit.known import entry_and_known
 from treadle.backends.cpu.emit.points import POINTS
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
@@ -27,6 +28,10 @@ _FEW, _KNOWN, _SHORT = 35, 14, 5
 registers, and where rows end together: about 1.2, 0.5, and 0.2 ns."""
 
 
+_A_TURN = 20
+"""The same of a turn of a nest with few columns: about 0.7 ns."""
+
+
 def gains_much(launch: Launch, entry: str) -> bool:
     """Whether what a launch gains by an entry of `emit` for short rows is much of what
     its program takes. Sizes that are open count as in the trace.
@@ -38,7 +43,9 @@ def gains_much(launch: Launch, entry: str) -> bool:
     if not launch.whole or reads_back(nest):
         return True
     name, known = entry_and_known(entry.removeprefix(WIDE))
-    if name == POINTS or has_short_rows(nest):
+    if name.startswith(COLUMNS):
+        each = _A_TURN
+    elif name == POINTS or has_short_rows(nest):
         each = _A_ROW
     elif known.columns and name == "task":
         each = _KNOWN * instructions(nest)

@@ -77,7 +77,7 @@ class ColumnSweeps:
         start = self._start(sweep, held)
         totals = iter(self._loops(0, "0", sweep, held, held.positions, start))
         for i, r in zip(sweep.reductions, reductions, strict=True):
-            copies, _ = self._shape(i, held)
+            copies, _ = self.shape(i, held)
             mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
             held.values[i] = [self.body.settled(i, m[-1]) for m in mine]
 
@@ -86,7 +86,7 @@ class ColumnSweeps:
         parts = []
         for i in sweep.reductions:
             r = self.body.reduction(i)
-            copies, lanes = self._shape(i, held)
+            copies, lanes = self.shape(i, held)
             for _ in range(copies):
                 parts += r.identity_of_each(self.b, lanes)
         for i in sweep.body:
@@ -97,7 +97,7 @@ class ColumnSweeps:
                 )
         return parts
 
-    def _shape(self, i: int, held: Frame) -> tuple[int, int]:
+    def shape(self, i: int, held: Frame) -> tuple[int, int]:
         """Copies and lanes of reduction i: one scalar if it is uniform."""
         return (held.copies, self.lanes) if self.plan.varying[i] else (1, 1)
 
@@ -121,7 +121,7 @@ class ColumnSweeps:
 
         def one(index: str, totals: list[Value]) -> list[Value]:
             at = index if scaled == "0" else b.op(f"add i64 {scaled}, {index}")
-            moved = self._moved(dim, index, positions, sweep)
+            moved = self.moved(dim, index, positions, sweep)
             return self._loops(dim + 1, at, sweep, held, moved, totals)
 
         def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
@@ -144,6 +144,7 @@ class ColumnSweeps:
         with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
             end = b.least(b.op(f"add i64 {block.index}, {BLOCK_TURNS}"), sizes[dim])
             before = renamed(totals, block.values)
+            self.begin(positions, block.index, end)
             if running:
                 after = self._settled(sweep, held, turns(block.index, end, before))
             else:
@@ -152,20 +153,27 @@ class ColumnSweeps:
             block.next = [p.text for p in after]
         return renamed(totals, block.values)
 
+    def begin(self, positions: Sequence[Word | str], first: str, end: str) -> None:
+        """What there is to do before the turns first..end of a block."""
+
     def _reductions(self, sweep: Sweep, held: Frame) -> list[Reduction]:
         """The reductions of a sweep, one for each copy."""
         return [
             self.body.reduction(i)
             for i in sweep.reductions
-            for _ in range(self._shape(i, held)[0])
+            for _ in range(self.shape(i, held)[0])
         ]
+
+    def is_alone(self, held: Frame) -> bool:
+        """Whether one vector is added to at a time."""
+        return held.copies == 1
 
     def _is_latent(self, sweep: Sweep, held: Frame) -> bool:
         """Whether the turns of a loop would wait for each other: one vector is added to
         at a time, and that is most of the work."""
         body = [self.plan.nest.body[i] for i in sweep.body]
         return (
-            held.copies == 1
+            self.is_alone(held)
             and bool(sweep.reductions)
             and sum(map(cost, body)) <= _LITTLE_WORK
             and not any(map(is_running, body))
@@ -226,7 +234,7 @@ class ColumnSweeps:
         )
         return b.op(f"add i64 {first}, {done}"), renamed(totals, turn.values)
 
-    def _moved(
+    def moved(
         self, dim: int, index: str, positions: Sequence[Word | str], sweep: Sweep
     ) -> list[Word | str]:
         moved = list(positions)
@@ -271,7 +279,7 @@ class ColumnSweeps:
         result: list[Value] = []
         for i in sweep.reductions:
             r: Reduction = self.body.reduction(i)
-            copies, lanes = self._shape(i, held)
+            copies, lanes = self.shape(i, held)
             for copy in range(copies):
                 old = [next(before) for _ in range(r.width)]
                 result += self.body.added(i, frame, copy, lanes, place, old)

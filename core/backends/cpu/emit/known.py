@@ -188,41 +188,54 @@ class _Arrays(TurnedArrays):
         """An operand's columns, or what belongs to whole rows."""
         b, lanes, operand = self.body.b, self.lanes, self.rows.operands[k]
         place, dtype = self._place(k, frame), operand.dtype
+        broadcast = operand.inner == BROADCAST
         if self.known.stands(k):
-            return [self._one(place, dtype, n) for n in range(self._columns_of(k))]
-        if operand.inner == BROADCAST:
+            columns = range(1 if broadcast else self.count)
+            return [one_for_all(b, place, dtype, lanes, n) for n in columns]
+        if broadcast:
             return [load(b, place, dtype, lanes, None)]
-        kind = memory_kind(dtype)
-        vectors = []
-        for n in range(self.count):
-            at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * lanes}")
-            of = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
-            vectors.append(Value(b, b.op(of), kind, lanes))
-        picks = ([r * self.count + c for r in range(lanes)] for c in range(self.count))
-        return [to_register(interleaved(vectors, p), dtype) for p in picks]
-
-    def _columns_of(self, k: int) -> int:
-        return 1 if self.rows.operands[k].inner == BROADCAST else self.count
-
-    def _one(self, place: str, dtype: np.dtype, column: int) -> Value:
-        """An element that all rows have in common."""
-        kind = memory_kind(dtype)
-        at = self.body.b.op(f"getelementptr {kind}, ptr {place}, i64 {column}")
-        return load(self.body.b, at, dtype, 1, None).splat(self.lanes)
+        return read_columns(b, place, dtype, lanes, self.count)
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
-        b, lanes, count = self.body.b, self.lanes, self.count
         place, dtype = self._place(k, held), self.rows.operands[k].dtype
         if self.rows.operands[k].inner == BROADCAST:
-            store(b, place, values[0], dtype, None)
-            return
-        columns = [to_memory(v, dtype) for v in values]
-        for n in range(count):
-            written = range(n * lanes, (n + 1) * lanes)
-            picks = [p % count * lanes + p // count for p in written]
-            part = interleaved(columns, picks)
-            at = b.op(f"getelementptr {part.kind}, ptr {place}, i64 {n * lanes}")
-            b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
+            store(self.body.b, place, values[0], dtype, None)
+        else:
+            write_columns(self.body.b, place, dtype, values)
+
+
+def one_for_all(
+    b: Builder, place: str, dtype: np.dtype, lanes: int, column: int
+) -> Value:
+    """An element that all rows have in common, in every lane."""
+    at = b.op(f"getelementptr {memory_kind(dtype)}, ptr {place}, i64 {column}")
+    return load(b, at, dtype, 1, None).splat(lanes)
+
+
+def read_columns(
+    b: Builder, place: str, dtype: np.dtype, lanes: int, count: int
+) -> list[Value]:
+    """The columns of as many rows as there are lanes, which follow each other."""
+    kind = memory_kind(dtype)
+    vectors = []
+    for n in range(count):
+        at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * lanes}")
+        of = f"load {type_name(kind, lanes)}, ptr {at}, align {dtype.itemsize}"
+        vectors.append(Value(b, b.op(of), kind, lanes))
+    picks = ([r * count + c for r in range(lanes)] for c in range(count))
+    return [to_register(interleaved(vectors, p), dtype) for p in picks]
+
+
+def write_columns(b: Builder, place: str, dtype: np.dtype, values: list[Value]) -> None:
+    """Writes the columns of as many rows as there are lanes."""
+    lanes, count = values[0].lanes, len(values)
+    columns = [to_memory(v, dtype) for v in values]
+    for n in range(count):
+        written = range(n * lanes, (n + 1) * lanes)
+        picks = [p % count * lanes + p // count for p in written]
+        part = interleaved(columns, picks)
+        at = b.op(f"getelementptr {part.kind}, ptr {place}, i64 {n * lanes}")
+        b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
 
 
 class KnownSweeps:
