@@ -58,7 +58,11 @@ def _known_power(x: Any, n: Any) -> Any:
     if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
         return integer_pow(x, n=int(n))
     if dtypes.is_float(dtype) and is_half(n):
-        return half_power(x, n=float(n))
+        if dtype.itemsize > 2:
+            return half_power(x, n=float(n))
+        # Products on the way leave the range of half floats before the result does.
+        wide = half_power(convert(x, dtype=np.dtype(np.float32)), n=float(n))
+        return convert(wide, dtype=dtype)
     return unary.sqrt(x) if n == 0.5 else None
 
 
