@@ -81,5 +81,5 @@ types:
 	@ln -s $(addprefix $(CURDIR)/,$(LINKED)) build/types/treadle/
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info core/backends/installed_objects .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -93,6 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if list(argv[:1]) == ["checkpoint"]:
             return checkpoints.main(argv[1:])
+        if list(argv[:1]) == ["kernels"]:  # in a process that has compiled nothing yet
+            command = [sys.executable, "-m", "treadle.install", *argv[1:]]
+            return subprocess.call(command)
         arguments = parse(argv)
         need("the command line", "rich", "matplotlib", "sklearn")
         return _COMMANDS[arguments.command](arguments)

@@ -29,7 +29,8 @@ _TAKE_RUNS = {
     "sample": "let a run's model write, or draw",
     "export": "write a run's model for others to use",
 }
-_NAMES = ["list", *_TAKE_RECIPES, *_TAKE_RUNS, "compare", "new", "checkpoint"]
+_NAMES = ["list", *_TAKE_RECIPES, *_TAKE_RUNS, "compare", "new"]
+_NAMES += ["checkpoint", "kernels"]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,6 +106,7 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("list", help="show the recipes and the runs")
     commands.add_parser("checkpoint", help="look into checkpoints, and convert them")
+    commands.add_parser("kernels", help="compile for this CPU what many programs need")
     parsers: dict[str, _Parser] = {}
     for name, help in _TAKE_RECIPES.items():
         parsers |= _recipe_parsers(commands, name, help, argv)

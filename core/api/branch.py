@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
+import numpy as np
+
 from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
-from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
+from treadle.api.args import (
+    CLOSE_OVER,
+    array_of,
+    as_results,
+    check_function,
+    name_of,
+)
 from treadle.api.boundary import boundary
 from treadle.api.carry import as_array, flatten_checked, of_types
 from treadle.arraytype import ArrayType
@@ -221,11 +229,12 @@ def _check_structures(what: str, branches: Sequence[_Branch]) -> None:
 
 
 def _common_types(what: str, branches: Sequence[_Branch]) -> list[ArrayType]:
-    """The types of the results; Python numbers take the dtype of the others."""
+    """The types of the results; Python numbers take the dtype of the others, and stay
+    Python numbers where all are."""
     wanted = []
     columns = zip(*(b.types for b in branches), strict=True)
     for n, types in enumerate(columns):
-        dtype = dtypes.promote(*((t.dtype, t.weak) for t in types))[0]
+        dtype, weak = dtypes.promote(*((t.dtype, t.weak) for t in types))
         shape = types[0].shape
         if any(t.shape != shape or (t.dtype != dtype and not t.weak) for t in types):
             path = tree.paths(branches[0].out_form)[n]
@@ -243,8 +252,13 @@ def _common_types(what: str, branches: Sequence[_Branch]) -> list[ArrayType]:
                 f"{what}: {place} must have one type in all branches\n{rows}"
                 f"{at(user_source())}\n{remedy}"
             )
-        wanted.append(ArrayType(shape, dtype))
+        wanted.append(ArrayType(shape, dtype, weak))
     return wanted
+
+
+def _numbered(x: Any, t: ArrayType) -> Any:
+    """A number of a graph as one of Python's again, where it was."""
+    return array_of(x, t) if t.weak and isinstance(x, np.generic | np.ndarray) else x
 
 
 def _widen(
@@ -271,6 +285,8 @@ def _widen(
         for i, x in ambient.items():
             same = values[places[id(x)]] if id(x) in places else x
             outs.append(after.get(i, same))
-        return of_types([*outs[:n], *outs[n + len(branch.changed) :]], wanted)
+        outs = [*outs[:n], *outs[n + len(branch.changed) :]]
+        outs = [_numbered(x, t) for x, t in zip(outs, wanted, strict=True)]
+        return of_types(outs, wanted)
 
     return stage(function, inputs, closed=True, name=branch.name)[0]

@@ -65,6 +65,7 @@ class _Family:
     traces: programs whose sizes are open, by which axes are.
     static: why sizes are not left open, if they are not.
     fixed: gives a program for one set of sizes, if there is one still.
+    exceptions: how many sizes have programs of their own, though others are open.
     """
 
     def __init__(self, axes: Named | Seen | None) -> None:
@@ -72,6 +73,7 @@ class _Family:
         self.traces: dict[tuple, list[SizedTrace]] = {}
         self.static = ""
         self.fixed: Callable[[], Entry | None] = lambda: None
+        self.exceptions = 0
 
     @property
     def count(self) -> int:
@@ -389,6 +391,12 @@ class Programs:
             known.append(trace)
             return self._bound(trace, sizes, Pattern(axes, given.types))
         # If the function is at fault, this raises its error, with numbers for sizes.
+        if known and family.exceptions < MOST_SIZED:
+            # What serves other sizes goes on to do so.
+            family.exceptions += 1
+            return self._static(
+                given, f"{reason}; for this size alone, since {refused}"
+            )
         entry = self._static(given, reason)
         self._give_up(family, f"sizes are not left open, since {refused}")
         return entry
@@ -406,7 +414,7 @@ class Programs:
             str(Arguments(given.function, given.form, types, given.statics)),
             reason,
             symbolic=True,
-            guards=tuple(trace.scope.guards.values()),
+            guards=tuple(trace.scope.all_guards()),
             trace_seconds=seconds,
             compile_seconds=trace.compile_seconds,
             given=given,

@@ -11,7 +11,16 @@ from typing import Any
 from treadle.api.axes import Axes
 from treadle.api.entry import Entry, compiler
 from treadle.arraytype import ArrayType
-from treadle.dims import LONGEST, Fact, Guard, Restart, Scope, symbols_in
+from treadle.dims import (
+    LONGEST,
+    Fact,
+    Guard,
+    Residue,
+    Restart,
+    Scope,
+    larger,
+    symbols_in,
+)
 from treadle.errors import InternalError
 from treadle.trace.interpreter import sizes_of
 
@@ -36,11 +45,13 @@ class SizedTrace:
 
     def admits(self, sizes: Sequence[int]) -> bool:
         """Whether the program is right for these sizes of the dimensions."""
-        return self._holds(*sizes)
+        parts = self.scope.parts(sizes)
+        return parts is not None and self._holds(*parts)
 
     def bind(self, sizes: Sequence[int]) -> Entry:
         """The program for these sizes."""
-        return self.entry.bound(self._program.bind(*sizes))
+        parts = self.scope.parts(sizes) or ()
+        return self.entry.bound(self._program.bind(*parts))
 
     def failing(self, sizes: Sequence[int]) -> Guard | None:
         """The first guard that does not hold for these sizes."""
@@ -48,8 +59,9 @@ class SizedTrace:
 
     def concerned(self, sizes: Sequence[int]) -> set[str]:
         """The dimensions in the guards that do not hold for these sizes."""
-        guards = self.scope.failing(sizes)
-        return {a.name for g in guards for a in symbols_in(g.dim.terms)}
+        atoms = [a for g in self.scope.failing(sizes) for a in symbols_in(g.dim.terms)]
+        known = self.scope.residues
+        return {known[a].name if a in known else a.name for a in atoms}
 
 
 def can_vary(sizes: dict[str, int]) -> bool:
@@ -87,7 +99,9 @@ def trace_sized(
         if refuses is None:
             # Nobody has asked for those lengths: what is wrong with them is no error.
             with suppress(Exception):
-                found = _restarted(trace, types, axes, hints, _are_one(fixed), named)
+                found = _restarted(
+                    trace, types, axes, dict(hints), _are_one(fixed), named
+                )
                 if found.admits(given):
                     return found
                 refuses = found
@@ -95,7 +109,7 @@ def trace_sized(
         fixed |= concerned or ones
         hints |= dict.fromkeys(fixed, 1)
         refuses = None
-    return _restarted(trace, types, axes, sizes, _are_one(fixed), named)
+    return _restarted(trace, types, axes, dict(sizes), _are_one(fixed), named)
 
 
 def _refusing(known: Sequence[SizedTrace], hints: dict[str, int]) -> Any:
@@ -125,10 +139,43 @@ def _restarted(
     facts: list[Fact],
     named: bool,
 ) -> SizedTrace:
-    """Traces until no more sizes are found to be fixed or equal."""
+    """Traces until no more sizes are found to be fixed, equal, or to leave a rest."""
+    given = dict(hints)
+    found = None
+    try:
+        found = _settled(trace, types, axes, hints, facts, Scope(named), given)
+    except Exception:
+        # It may come of a length that nobody has asked for.
+        if hints == given:
+            raise
+    if found is not None and (hints == given or found.admits(tuple(given.values()))):
+        return found
+    scope = Scope(named, narrows=False)
+    found = _settled(trace, types, axes, dict(given), facts, scope, given)
+    assert found is not None
+    return found
+
+
+def _settled(
+    trace: Trace,
+    types: Sequence[ArrayType],
+    axes: Sequence[Axes],
+    hints: dict[str, int],
+    facts: list[Fact],
+    scope: Scope,
+    given: dict[str, int],
+) -> SizedTrace | None:
+    """What `_restarted` gives. Where a quotient of sizes is 1, or how many times a
+    number a size is, of which no more is open, the trace is one for larger sizes, for
+    the reason that `trace_sized` says. None if that is none for those given.
+
+    scope: how sizes are treated.
+    """
+    facts, residues = list(facts), dict[str, Residue]()
+    enlarged = not scope.narrows
     for _ in range(MOST_RESTARTS):
-        scope = Scope(named)
-        symbols = _symbols(scope, hints, facts)
+        scope = scope.anew()
+        symbols = _symbols(scope, hints, facts, residues)
         sized = [
             _sized(t, names, symbols) for t, names in zip(types, axes, strict=True)
         ]
@@ -138,19 +185,50 @@ def _restarted(
         except Restart:
             pass
         # (Code of the user's may have caught it.)
-        if not scope.replaced:
-            return SizedTrace(scope, entry)
+        if not scope.replaced and not scope.narrowed:
+            others = {} if enlarged else larger(scope.residues, scope.atoms)
+            if not others:
+                fits = hints == given or not any(scope.failing(tuple(given.values())))
+                return SizedTrace(scope, entry) if fits else None
+            hints |= others
+            enlarged = True
+        _narrow(hints, facts, residues, scope.narrowed)
         known = {fact[0] for fact in facts}
         for fact in scope.replaced:
             if fact[0] not in known:
-                facts = [*facts, fact]
+                facts.append(fact)
                 known.add(fact[0])
     raise InternalError(f"a trace found {MOST_RESTARTS} sizes to be fixed")
 
 
-def _symbols(scope: Scope, hints: dict[str, int], facts: list[Fact]) -> dict[str, Any]:
-    """What stands for each dimension: itself, or what it was found to be."""
-    symbols = {name: scope.symbol(name, n) for name, n in hints.items()}
+def _narrow(
+    hints: dict[str, int],
+    facts: list[Fact],
+    residues: dict[str, Residue],
+    narrowed: Sequence[Residue],
+) -> None:
+    """Takes down what dimensions were found to leave over."""
+    for found in narrowed:
+        # What was found of another part of it will be found again.
+        facts[:] = [f for f in facts if not _mentions(f, residues.get(found.name))]
+        residues[found.name] = found
+        if hints[found.name] < 2 * found.step:
+            hints[found.name] += 2 * found.step
+
+
+def _mentions(fact: Fact, known: Residue | None) -> bool:
+    return known is not None and any([known.part in names for names, _ in fact[1]])
+
+
+def _symbols(
+    scope: Scope, hints: dict[str, int], facts: list[Fact], residues: dict[str, Residue]
+) -> dict[str, Any]:
+    """What stands for each dimension: itself, or what it was found to be. Multiples of
+    which a dimension is are among them, by their names."""
+    symbols = {
+        name: scope.symbol(name, n, residues.get(name)) for name, n in hints.items()
+    }
+    symbols |= {k.part: scope.dim({(a,): 1}) for a, k in scope.residues.items()}
     # What was found later may be of what earlier ones were found to be.
     for fact in reversed(facts):
         symbols[fact[0]] = scope.assume(fact, symbols)

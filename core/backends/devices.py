@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ def call_foreign(
     families.foreign.call(function, arrays, outs, lead)
 
 
+def install(folder: Path, programs: Iterable[Callable[[], object]]) -> Path:
+    """Compiles for the default device what many programs have, and what some run, into
+    a file in a folder; see `cpu.install`."""
+    return families.load("install").install(folder, programs)
+
+
 def call_lapack(
     op: Op, arrays: Sequence[Any], params: dict[str, Any]
 ) -> Sequence[np.ndarray] | None:
@@ -46,4 +53,5 @@ __all__ = [
     "call_scalar",
     "code_of_function",
     "code_of_text",
+    "install",
 ]

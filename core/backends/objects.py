@@ -56,7 +56,7 @@ class ObjectStore:
 
     def _read(self, path: str, key: str) -> bytes | None:
         try:
-            code = _unwrap(key, trusted.read(path))
+            code = unwrapped(key, trusted.read(path))
             if code is not None and os.stat(path).st_mtime < time.time() - DAY:
                 os.utime(path)  # the pruning order; a day's precision is enough
         except OSError:
@@ -73,7 +73,7 @@ class ObjectStore:
             trusted.make_folder(self.folder)
             if not self._is_ours(self.folder):
                 return
-            trusted.write_new(temporary, _wrap(key, code))
+            trusted.write_new(temporary, wrapped(key, code))
             temporary.replace(self.folder / f"{key}.o")
             self._prune_daily()
         except OSError:
@@ -138,7 +138,8 @@ def _store(folder: str) -> ObjectStore:
     return ObjectStore(Path(folder) if folder else None)
 
 
-def _wrap(key: str, code: bytes) -> bytes:
+def wrapped(key: str, code: bytes) -> bytes:
+    """An object as it lies on the disk."""
     return _MAGIC + _digest(key, code) + code
 
 
@@ -148,6 +149,7 @@ def _digest(key: str, code: bytes) -> bytes:
     return check.digest()
 
 
-def _unwrap(key: str, content: bytes) -> bytes | None:
+def unwrapped(key: str, content: bytes) -> bytes | None:
+    """The object under a key, None if that is damaged or another's."""
     code = content[len(_MAGIC) + _DIGEST_SIZE :]
-    return code if content == _wrap(key, code) else None
+    return code if content == wrapped(key, code) else None

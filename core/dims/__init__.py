@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.dims.dim import Dim as Dim
+from treadle.dims.found import Restart as Restart
 from treadle.dims.guard import Fact as Fact
 from treadle.dims.guard import Guard as Guard
 from treadle.dims.number import Real as Real
 from treadle.dims.polynomial import Atom as Atom
 from treadle.dims.polynomial import Part as Part
+from treadle.dims.residue import Residue as Residue
+from treadle.dims.residue import larger as larger
 from treadle.dims.scope import CLOSED as CLOSED
 from treadle.dims.scope import LONGEST as LONGEST
-from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
 from treadle.dims.scope import called
 from treadle.dims.terms import symbols_in as symbols_in

@@ -94,6 +94,7 @@ def differs(answer: Guard, guards: Iterable[Guard], atoms: Sequence[Atom]) -> bo
     for more in _TRIED:
         given = [n + more * (i + 1) for i, n in enumerate(hints)]
         with suppress(ArithmeticError, ValueError):
-            if list(failing(asked, atoms, given)) == [answer]:
+            failed = list(failing(asked, atoms, given))
+            if len(failed) == 1 and failed[0] is answer:
                 return True
     return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from operator import floordiv, mod
+from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.polynomial import CONSTANT, Atom, Terms
-from treadle.dims.scope import Scope
 from treadle.dims.terms import terms_of
 
 
-def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
+def rewritten(scope: Any, terms: Terms) -> list[tuple[Terms, int]]:
     """Multiples of a polynomial, and of how many times it, of which more can be said:
     with ``p - m * (p // m)`` for ``p % m``, for all of them or one, with that for
     ``m * (p // m)``, with halves that are rounded up, and with ``m * (p // m)`` for
@@ -25,7 +25,7 @@ def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
             rest = {poly.without(monomial, (a,)) or (): c}
             others = poly.add(terms, {monomial: c}, -1)
             if a.fn is mod:
-                inside = poly.multiply(rest, _remainder(scope, a))
+                inside = poly.multiply(rest, scope.by_quotient(a))
                 out.append((poly.add(others, inside), 1))
             elif a.fn is floordiv and type(a.args[1]) is int:
                 p, k = a.args
@@ -34,7 +34,7 @@ def rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
     return out
 
 
-def is_least_at_one(scope: Scope, terms: Terms, least: int) -> bool:
+def is_least_at_one(scope: Any, terms: Terms, least: int) -> bool:
     """Whether a polynomial is no less than a number, and that number only where a
     length of an axis is 1: a dimension, or a quotient that is never 0."""
     for up in (False, True):
@@ -47,6 +47,15 @@ def is_least_at_one(scope: Scope, terms: Terms, least: int) -> bool:
     return False
 
 
+def exact(scope: Any, p: Terms, m: Terms) -> Terms | None:
+    """``p // m``, where that leaves nothing for any sizes, and there are remainders in
+    them: multiples of rounded sizes are products of quotients."""
+    if not any([a.fn is mod for terms in (p, m) for n in terms for a in n]):
+        return None
+    found, left = poly.divide(_replaced(scope, p, False), _replaced(scope, m, False))
+    return None if left else found
+
+
 def _is_length(a: Atom) -> bool:
     return a.low == 1 and (a.fn is None or a.fn is floordiv)
 
@@ -55,7 +64,7 @@ def _is_two(m: object) -> bool:
     return type(m) is int and m == 2
 
 
-def _replaced(scope: Scope, terms: Terms, up: bool) -> Terms:
+def _replaced(scope: Any, terms: Terms, up: bool) -> Terms:
     """Without remainders. up: and without halves that are rounded down."""
     out: Terms = {}
     for monomial, c in terms.items():
@@ -65,13 +74,13 @@ def _replaced(scope: Scope, terms: Terms, up: bool) -> Terms:
             if up and a.fn in (floordiv, mod) and _is_two(a.args[1]):
                 factor = _by_half_up(scope, a)
             elif a.fn is mod:
-                factor = _remainder(scope, a)
+                factor = scope.by_quotient(a)
             product = poly.multiply(product, factor)
         out = poly.add(out, product)
     return out
 
 
-def _apart(scope: Scope, terms: Terms) -> Terms:
+def _apart(scope: Any, terms: Terms) -> Terms:
     """With the parts of multiples for them, and the parts of these."""
     out: Terms = {}
     for monomial, c in terms.items():
@@ -92,14 +101,7 @@ def _product(atoms: list[Atom]) -> Terms:
     return product
 
 
-def _remainder(scope: Scope, a: Atom) -> Terms:
-    """``p - m * (p // m)``, of the atom ``p % m``."""
-    p, m = a.args
-    quotient: Terms = {(scope.quotient_atom(p, m),): 1}
-    return poly.add(terms_of(p), poly.multiply(terms_of(m), quotient), -1)
-
-
-def _by_half_up(scope: Scope, a: Atom) -> Terms:
+def _by_half_up(scope: Any, a: Atom) -> Terms:
     """The atom ``p // 2`` or ``p % 2`` by half of p, rounded up: that is at least 1
     where p is."""
     p, _ = a.args

@@ -11,9 +11,12 @@ from operator import floordiv, mod
 from typing import Any
 
 from treadle.dims import polynomial as poly
+from treadle.dims.found import is_nonzero, is_zero
 from treadle.dims.frames import asked_by_user
 from treadle.dims.guard import Fact, Guard, differs, failing
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
+from treadle.dims.quotients import exact
+from treadle.dims.residue import Residue, others_of, parts_of
 from treadle.dims.terms import bounds_of, hint_of, sizes, symbols_in, terms_of
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -25,19 +28,16 @@ _UNBOUNDED = 2**63
 TRACING, COMPILING, CLOSED = "tracing", "compiling", "closed"
 
 
-class Restart(BaseException):
-    """A trace found out that a size is fixed, or equal to another: it starts again with
-    that. (No Exception, so that the user's code doesn't take it for an error.)"""
-
-
 class Scope:
     """The dimensions of one trace, what was derived of them, and its guards.
 
     named: a size that the program needs as a number is an error, not a restart.
+    narrows: whether a dimension may be found to leave a known rest even where it is
+      the least that does.
     """
 
-    def __init__(self, named: bool = False) -> None:
-        self.named = named
+    def __init__(self, named: bool = False, narrows: bool = True) -> None:
+        self.named, self.narrows = named, narrows
         self.phase = TRACING
         self.atoms: list[Atom] = []
         self.guards: dict[tuple, Guard] = {}
@@ -45,6 +45,10 @@ class Scope:
         """What was made of sizes, by what it was made of."""
         self.replaced: list[Fact] = []
         """Dimensions that were found to be fixed, or equal to others."""
+        self.residues: dict[Atom, Residue] = {}
+        """Of dimensions that leave a known rest, by what stands for their multiples."""
+        self.narrowed: list[Residue] = []
+        """What a trace must know of dimensions from its beginning."""
         self.types: dict[Any, Any] = {}
         """The types of arrays with its sizes: they live as long as it does."""
         self.staged: dict[Any, Any] = {}
@@ -55,6 +59,10 @@ class Scope:
         self._facts: dict[Atom, int] = {}
         self.multiples: dict[Atom, tuple[Atom, int]] = {}
         """What is known to be whole multiples: of what, and of how many times that."""
+
+    def anew(self) -> Scope:
+        """Another, for the same trace."""
+        return Scope(self.named, self.narrows)
 
     @property
     def generic(self) -> bool:
@@ -76,9 +84,17 @@ class Scope:
         self.atoms.append(made)
         return made
 
-    def symbol(self, name: str, hint: int) -> Any:
-        """A dimension of the user's: at least 1."""
-        return self.dim({(self.atom(name, hint, 1, high=LONGEST),): 1})
+    def symbol(self, name: str, hint: int, known: Residue | None = None) -> Any:
+        """A dimension of the user's: at least 1.
+
+        known: what it leaves over. Only how many times the step it is varies then.
+        """
+        if known is None:
+            return self.dim({(self.atom(name, hint, 1, high=LONGEST),): 1})
+        step, rest = known.step, known.rest
+        part = self.atom(known.part, (hint - rest) // step, 1, high=LONGEST // step)
+        self.residues[part] = known
+        return self.dim({(part,): step}) + rest
 
     def dim(self, terms: Terms) -> Any:
         """The size that is a polynomial; an int if that is constant."""
@@ -180,6 +196,9 @@ class Scope:
         whole, rest = [self.dim(t) for t in poly.divide(terms_of(p), m.terms)]
         if type(rest) is int and not rest:
             return whole
+        multiple = exact(self, terms_of(p), m.terms)
+        if multiple is not None:
+            return self.dim(multiple)
         if bounds_of(rest)[0] >= 0 and bounds_of(m - rest)[0] > 0:
             return whole
         return whole + self._atom_quotient(rest, m)
@@ -192,6 +211,9 @@ class Scope:
         return self._by_number(p + (k - 1), k)
 
     def _by_number(self, p: Any, k: int) -> Any:
+        multiple = exact(self, terms_of(p), {CONSTANT: k})
+        if multiple is not None:
+            return self.dim(multiple)
         whole, rest = self._split(self._with_multiples(terms_of(p), k), k)
         if type(rest) is int:
             return whole + rest // k
@@ -219,18 +241,22 @@ class Scope:
         return self.dim(whole) + constant // k, self.dim(left) + constant % k
 
     def _with_multiples(self, terms: Terms, k: int) -> Terms:
-        """The polynomial with ``p - k * (p // k)`` for ``p % k``: what was rounded to a
-        multiple of k is one."""
+        """The polynomial with ``p - m * (p // m)`` for ``p % m``, of multiples m of k:
+        what was rounded to a multiple of k is one."""
         for monomial, c in terms.items():
             for a in monomial:
-                if a.fn is mod and type(a.args[1]) is int and a.args[1] == k:
-                    p, _ = a.args
-                    quotient: Terms = {(self.quotient_atom(p, k),): -k}
+                if a.fn is mod and type(a.args[1]) is int and not a.args[1] % k:
                     beside: Terms = {poly.without(monomial, (a,)) or (): c}
-                    inside = poly.multiply(beside, poly.add(terms_of(p), quotient))
+                    inside = poly.multiply(beside, self.by_quotient(a))
                     rest = poly.add(terms, {monomial: c}, -1)
                     return self._with_multiples(poly.add(rest, inside), k)
         return terms
+
+    def by_quotient(self, a: Atom) -> Terms:
+        """``p - m * (p // m)``, of the atom ``p % m``."""
+        p, m = a.args
+        quotient: Terms = {(self.quotient_atom(p, m),): 1}
+        return poly.add(terms_of(p), poly.multiply(terms_of(m), quotient), -1)
 
     def quotient_atom(self, p: Any, m: Any) -> Atom:
         """The atom that stands for ``p // m``, which can't be simplified."""
@@ -291,6 +317,17 @@ class Scope:
         left = self.derived(mod, (p, m), hint_of(p) % hint_of(m), 0, most)
         return poly.add(terms_of(p), terms_of(left), -1)
 
+    def learn(self, a: Atom, value: int) -> None:
+        """From now on an atom is a number."""
+        self._facts[a] = value
+        self._sums.clear()
+
+    def learn_least(self, a: Atom, least: int) -> None:
+        """From now on an atom is no less than a number."""
+        a.low = max(a.low, least)
+        for other in self._interned.values():
+            other.forget_bounds()
+
     # What was asked
 
     def guard(
@@ -313,9 +350,9 @@ class Scope:
             self.guards[key] = Guard(d, op, holds, reason, source)
         if settle and op == "==" and self.phase is TRACING:
             if holds:
-                self._found_equal(d, self.guards[key])
+                is_zero(self, d, self.guards[key])
             else:
-                self._found_nonzero(d)
+                is_nonzero(self, d)
         return holds
 
     def fixed(self, d: Any, reason: str) -> Any:
@@ -354,46 +391,6 @@ class Scope:
         self.guards[d.key, "=="] = guard._replace(dim=d, op="==", holds=True)
         return new
 
-    def _found_equal(self, d: Any, guard: Guard) -> None:
-        """What follows from ``d == 0``."""
-        moving = [m for m in d.terms if m]
-        if len(moving) == 1 and len(moving[0]) == 1 and moving[0][0].name == "%":
-            ((a,),) = moving
-            self._facts[a] = -d.terms.get(CONSTANT, 0) // d.terms[moving[0]]
-            self._sums.clear()
-            if not self._facts[a]:
-                self._found_multiple(*a.args)
-            return
-        found = d.solved()
-        pairs = [found] if found else [(a, a.hint) for a in symbols_in(d.terms)]
-        for atom, value in pairs:
-            names = [([a.name for a in m], c) for m, c in terms_of(value).items()]
-            self.replaced.append((atom.name, names, guard))
-        raise Restart
-
-    def _found_multiple(self, p: Any, k: Any) -> None:
-        """What follows from ``p % k == 0``: where p is at least 1, it is at least k."""
-        if type(k) is not int:
-            return
-        least, part = -(-bounds_of(p)[0] // k), self.quotient_atom(p, k)
-        self._found_least(part, least)
-        ((monomial, c), *more) = p.terms.items()
-        if not more and c == 1 and len(monomial) == 1:
-            self.multiples[monomial[0]] = part, k
-            self._found_least(monomial[0], least * k)
-
-    def _found_least(self, a: Atom, least: int) -> None:
-        a.low = max(a.low, least)
-        for other in self._interned.values():
-            other.forget_bounds()
-
-    def _found_nonzero(self, d: Any) -> None:
-        """What follows from ``d != 0``: a quotient that is a length is at least 1."""
-        (monomial, _), *more = d.terms.items()
-        if more or len(monomial) != 1 or monomial[0].low:
-            return
-        self._found_least(monomial[0], 1)
-
     def check_alive(self) -> None:
         """
         Raises:
@@ -407,9 +404,22 @@ class Scope:
         names = ", ".join([str(a.name) for a in self.atoms if a.fn is None])
         return LeakError(_LEAKED.format(names, at(user_source())))
 
+    def parts(self, given: Sequence[int]) -> Sequence[int] | None:
+        """The sizes of what stands for the dimensions, if these have given ones; None
+        if they leave other rests."""
+        return parts_of(self.residues, self.atoms, given) if self.residues else given
+
     def failing(self, given: Sequence[int]) -> Iterator[Guard]:
         """The guards that do not hold where the dimensions have given sizes."""
-        return failing(self.guards.values(), self.atoms, given)
+        parts = self.parts(given)
+        if parts is None:
+            return others_of(self.residues, self.atoms, given)
+        return failing(self.guards.values(), self.atoms, parts)
+
+    def all_guards(self) -> list[Guard]:
+        """What is asked of sizes: first what dimensions leave over."""
+        rests = [g for known in self.residues.values() for g in known.guards]
+        return [*rests, *self.guards.values()]
 
     def is_elsewhere_nonzero(self, d: Any) -> bool:
         """Whether a number that is 0 for the hints is another one for some sizes."""

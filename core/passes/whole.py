@@ -8,12 +8,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, same_shape
 from treadle.ir.graph import Atom
 from treadle.ops.dot import dot_general, fills_as_rows
 from treadle.ops.movement import broadcast_in_dim, reverse, transpose
-from treadle.ops.shape import slice_
-from treadle.passes.windows import Emits, all_one, differ
+from treadle.ops.shape import pad, slice_
+from treadle.passes.windows import Emits, all_one, differ, zero
 
 
 def of_whole_images(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -26,17 +26,14 @@ def of_whole_images(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom 
     if not _all_met(places, params["padding"]):
         return None
     row, features = math.prod(kernel) * channels, y.type.shape[-1]
-    if any(map(is_dim, places)):  # of lengths that are the filter's here
-        cut = {"starts": (0,) * (rank + 2), "steps": (1,) * (rank + 2)}
-        x = f.emit(slice_, [x], limits=(images, *kernel, channels), **cut)
-    rows = f.reshaped(x, (images, row))
+    rows = f.reshaped(_cut(f, x, kernel), (images, row))
     if not f.is_filter_gradient:
         how = {"contract": ((1,), (0,)), "batch": ((), ())}
         y = f.reshaped(y, (row, features))
         result = f.product(dot_general, [rows, y], **how)
-        return f.reshaped(result, (images, *(1,) * rank, features))
+        return _filled(f, f.reshaped(result, (images, *(1,) * rank, features)), places)
     how = {"contract": ((0,), (0,)), "batch": ((), ())}
-    y = f.reshaped(y, (images, features))
+    y = f.reshaped(_cut(f, y, (1,) * rank), (images, features))
     if fills_as_rows(row, features, images):
         result = f.product(dot_general, [y, rows], **how)
         result = f.emit(transpose, [result], permutation=(1, 0))
@@ -61,12 +58,17 @@ def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     if not _all_met(space, ends):
         return None
     axes, features = tuple(range(rank)), y.type.shape[-1]
-    x = f.reshaped(x, (images, channels))
+    x = f.reshaped(_cut(f, x, (1,) * rank), (images, channels))
     if not f.is_filter_gradient:
         how = {"contract": ((1,), (rank,)), "batch": ((), ())}
         y = f.emit(reverse, [y], axes=axes)
-        return f.product(dot_general, [x, y], **how)
+        met = [
+            n + low + high - k + 1
+            for n, (low, high), k in zip(space, params["padding"], kernel, strict=True)
+        ]
+        return _filled(f, f.product(dot_general, [x, y], **how), met)
     taps = math.prod(kernel)
+    y = _cut(f, y, kernel)
     shape = taps, images, channels
     x = f.emit(broadcast_in_dim, [x], shape=shape, dims=(1, 2))
     y = f.emit(reverse, [y], axes=tuple(axis + 1 for axis in axes))
@@ -74,6 +76,25 @@ def of_one_pixel(f: Emits, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     how = {"contract": ((1,), (0,)), "batch": ((0,), (1,))}
     result = f.product(dot_general, [x, y], **how)
     return f.reshaped(result, (*kernel, channels, features))
+
+
+def _cut(f: Emits, a: Atom, lengths: Sequence[int]) -> Atom:
+    """An array whose axes between the first and the last have these lengths, wherever
+    this program is for."""
+    shape = (a.type.shape[0], *lengths, a.type.shape[-1])
+    if not any(map(is_dim, a.type.shape[1:-1])) or same_shape(a.type.shape, shape):
+        return a
+    rank = a.type.ndim
+    return f.emit(slice_, [a], starts=(0,) * rank, limits=shape, steps=(1,) * rank)
+
+
+def _filled(f: Emits, a: Atom, lengths: Sequence[int]) -> Atom:
+    """The same the other way round: an array with axes of such lengths."""
+    shape = (a.type.shape[0], *lengths, a.type.shape[-1])
+    if not any(map(is_dim, lengths)) or same_shape(a.type.shape, shape):
+        return a
+    pairs = zip(shape, a.type.shape, strict=True)
+    return f.emit(pad, [a, zero(a)], padding=tuple([(0, n - m, 0) for n, m in pairs]))
 
 
 def _taps(f: Emits, y: Atom, params: dict[str, Any]) -> tuple[int, ...]:

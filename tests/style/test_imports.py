@@ -61,6 +61,7 @@ STAGES = (
     ("models",),
     ("checkpoint",),
     ("recipes",),
+    ("install",),
 )
 RANK = {room: rank for rank, rooms in enumerate(STAGES) for room in rooms}
 # Above `core/`, only what a user could import.

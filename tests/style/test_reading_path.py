@@ -17,6 +17,8 @@ PROFILED = """
 import json, os, sys, threading
 import treadle
 import treadle.compile  # what importing runs is not the way
+from treadle.backends import installed
+installed.forget()
 root = os.path.dirname(os.path.realpath(treadle.__file__))
 files = set()
 def entered(frame, event, arg):
@@ -54,7 +56,7 @@ def test_the_example_meets_only_what_is_named() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     out = subprocess.run(
         [sys.executable, "-c", PROFILED.replace("{example}", example)],
-        # Nothing compiled is found on the disk: all of the way is gone.
+        # Nothing compiled is found: all of the way is gone.
         env={**os.environ, "TREADLE_CACHE_DIR": ""},
         capture_output=True,
         text=True,

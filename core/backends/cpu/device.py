@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.backends import installed
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import families, first, routines
 from treadle.backends.cpu.bfloat.unit import BYTES, INTEGERS, Dtypes
@@ -22,7 +23,7 @@ from treadle.backends.cpu.gemm.arguments import Scheduled
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.link import Linked
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
-from treadle.backends.cpu.run import callpath, native, threads
+from treadle.backends.cpu.run import callpath, kept, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
     for_other_sizes,
@@ -115,6 +116,7 @@ class CPUTarget:
             "CPU": f"{host().cpu} ({host().triple}, {host().vector_bytes} bytes wide)",
             "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
             "LAPACK": "NumPy's" if _has_lapack() else "not found",
+            "installed kernels": str(installed.count(kept.environment())),
         }
 
     def lowering(self, eq: Equation) -> Lowering:

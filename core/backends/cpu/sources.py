@@ -90,13 +90,12 @@ def nest_source(nest: Nest, entry: str, slight: bool = False) -> native.Source:
     return found
 
 
-def _within(nest: Nest, entry: str, slight: bool) -> tuple[str, ...]:
-    """The keys of kernels that do all that one does, and no less well."""
-    better = [_key(nest, entry)] if slight else []
+def _within(nest: Nest, entry: str, slight: bool) -> tuple[native.Source, ...]:
+    """Kernels that do all that one does, and no less well."""
+    better = [(entry, False)] if slight else []
     if entry == WHOLE:
-        key = _key(nest, "task")
-        better += [key, f"{_SLIGHT}{key}"] if slight else [key]
-    return tuple(better)
+        better += [("task", False), ("task", True)] if slight else [("task", False)]
+    return tuple([nest_source(nest, *how) for how in better])
 
 
 def launch_source(launch: Launch) -> native.Source:

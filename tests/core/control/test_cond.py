@@ -103,6 +103,26 @@ def test_numbers_take_the_dtype_of_the_other_branch() -> None:
     assert f(True, np.float32(2)).dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
+def test_numbers_of_all_branches_take_the_dtype_beside_them(dtype: str) -> None:
+    """As they do where one branch is called, and in JAX."""
+
+    def build(lib: Any) -> Any:
+        first = (lambda: 2) if dtype == "int8" else (lambda: 1.5)
+        numbers = [first, lambda: 3]
+        if lib is JAX:
+            numbers = numbers[:1] * 2  # of one type there
+        return lambda x: lib.switch(lib.np.int32(x[0]), numbers) * x
+
+    x = tnp.ones(3, dtype) * 0
+    wanted = np.asarray(JAX.jit(build(JAX))(np.asarray(x)))
+    run = build(TREADLE)
+    for f in (run, td.jit(run)):
+        found = np.asarray(f(x))
+        assert found.dtype == wanted.dtype == x.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_predicate_may_be_a_number() -> None:
     f = td.jit(lambda n: td.cond(n, lambda: 1.0, lambda: 2.0))
     assert (float(f(3)), float(f(0))) == (1.0, 2.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,15 @@ AMONG = (
     "tnp.sum({0}[..., None] @ {0}[..., None, :] * 0.3, -2)",
     "tnp.sum(tnp.tanh({0}[..., :3, None] @ {0}[..., None, :]), 0)",
 )
+ROUNDED = (
+    "(lambda x: tnp.repeat(x[::2] + x[1::2], 2, 0) * 0.5)({0})",
+    "(lambda x: tnp.repeat(x[::4], 2, 0) - x[::2])({0})",
+    "(lambda x: tnp.repeat(x[::2][::2], 2, 0)[: x.shape[0] - x.shape[0] // 2])({0})",
+    "(lambda x: tnp.stack([x[::2], x[1::2]], 1).reshape(x.shape) + {0})({0}[::-1])",
+    "(lambda x: tnp.repeat(x[::2] + x[1::2], 2, 0)[: {0}.shape[0]])"
+    "(tnp.pad({0}, [(0, -{0}.shape[0] % 4)] + [(0, 0)] * ({0}.ndim - 1)))",
+    "(lambda x: x[::2][: x.shape[0] // 4].sum(0) * x)({0} * 0.5)",
+)
 TRANSFORMS = ("tnp.fft.fft({0}).real * 0.1", "tnp.fft.irfft(tnp.fft.rfft({0}))")
 
 
@@ -33,6 +42,12 @@ def of_sizes(g: Generator) -> None:
     """What rounds otherwise where a length is 1."""
     if (a := g.pick(rank=1)) is not None:
         g.add(g.r.choice(AMONG), a)
+
+
+def rounded(g: Generator) -> None:
+    """What is halved, or filled up to a multiple: of some lengths alone, or of all."""
+    if (a := g.pick(rank=1)) is not None:
+        g.add(g.r.choice(ROUNDED), a)
 
 
 def transforms(g: Generator) -> None:
@@ -81,6 +96,7 @@ def numbers_in_bodies(g: Generator) -> None:
 
 
 SIZED = RULES | {of_sizes: 16.0, transforms: 2.0}
+WITH_RESTS = SIZED | {rounded: 60.0}
 WITH_NUMBERS = SIZED | {numbers_in_bodies: 120.0}
 
 
@@ -99,7 +115,9 @@ def outcome(function: Callable[..., Any], args: list[Any]) -> Any:
         return type(error)
 
 
-def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
+def agree_at_sizes(
+    program: Program, function: Callable[..., Any], sizes: Sequence[int] = SIZES
+) -> None:
     """A compiled function that meets several sizes gives what one gives, compiled for
     each, that has seen no other."""
     print(program.source())
@@ -107,7 +125,7 @@ def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
     if length is None:
         pytest.skip("no axis to change")
     compiled = td.jit(function)
-    for n in (length, *SIZES):
+    for n in (length, *sizes):
         args = program.resized(length, n)
         found, wanted = (
             outcome(f, args) for f in (compiled, td.jit(lambda *xs: function(*xs)))
@@ -123,6 +141,12 @@ def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
 def test_values(seed: int) -> None:
     program = generate(seed, SMOOTH, 6, rules=SIZED)
     agree_at_sizes(program, program.function())
+
+
+@pytest.mark.parametrize("seed", sample(4))
+def test_rests(seed: int) -> None:
+    program = generate(seed, SMOOTH, 5, rules=WITH_RESTS)
+    agree_at_sizes(program, program.function(), (8, 16, 2, 5, 12, 24, 7))
 
 
 @pytest.mark.parametrize("seed", sample(2, 2010))

@@ -107,3 +107,18 @@ def test_open_images_are_asked_once() -> None:
         assert found == ({"product"} if fits else {"images"})
         asked = [guard for guard in scope.guards.values() if guard.reason == "is one"]
         assert len(asked) == 1
+
+
+def test_open_lengths_of_one_pixel_stay_lengths_of_results() -> None:
+    def spread(x: Any, w: Any) -> Any:
+        return convolve(x, w, padding=((2, 2), (3, 3)))
+
+    pixels, filters = ("n", "h", "w", 2), (3, 4, 2, 5)
+    for function, shapes, sizes in (
+        (spread, (pixels, filters), {"h": 1, "w": 1}),
+        (convolve, (pixels, filters), {"h": 3, "w": 4}),
+    ):
+        graph, _ = opened(function, *shapes, n=3, **sizes)
+        found = optimise(graph, CPUTarget())
+        assert kinds(found) == {"product"}
+        assert found.out_types == graph.out_types

@@ -20,7 +20,8 @@ from treadle.backends.cpu.gemm.sweep import ONE_SEGMENT, emit_sweep, needed
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.divided import exported
 from treadle.backends.cpu.run.native import Source
-from treadle.backends.cpu.target import host
+from treadle.backends.cpu.target import bfloat_unit, host
+from treadle.dtypes import bfloat16
 from treadle.trace.routine import Attention
 
 
@@ -42,6 +43,19 @@ def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
         level=1,
         needs=needs,
     )
+
+
+def common() -> list[Source]:
+    """The kernels that most programs with attention have: without masks, with those of
+    one kind, and with dropout beside one of what is seen."""
+    dtypes = [np.dtype(np.float32), *([bfloat16] if bfloat_unit() else [])]
+    kinds = (), ("bias",), ("seen",), ("kept",), ("seen", "kept")
+    return [
+        _source(dtype, backward, masks)
+        for dtype in dtypes
+        for masks in kinds
+        for backward in (False, True)
+    ]
 
 
 @functools.cache

@@ -80,6 +80,7 @@ from treadle.backends.cpu.target import (
     bfloat_unit,
     host,
     llvm,
+    multiplies_singles,
 )
 from treadle.dtypes import bfloat16, float16
 
@@ -134,6 +135,19 @@ def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
         lambda: emit_module(dtypes, found, part, apart=True),
         needs=needs,
     )
+
+
+def common() -> list[Source]:
+    """The kernels of halves that this machine multiplies, with results of their own
+    dtype, and of floats."""
+    halves = [bfloat16] if bfloat_unit() else []
+    halves += [float16] if multiplies_singles() else []
+    return [
+        source(Dtypes(dtype, dtype, result), part)
+        for dtype in halves
+        for result in (dtype, _FLOAT32)
+        for part in (Part.PLAIN, Part.FEW, Part.ALL)
+    ]
 
 
 def packing(dtypes: Dtypes, unit: Unit) -> Source:

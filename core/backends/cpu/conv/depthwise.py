@@ -100,6 +100,12 @@ def _source(dtype: np.dtype, operands: np.dtype, unit: str, row: Row | None) -> 
     )
 
 
+def common() -> list[Source]:
+    """The kernels of floats for the rows of taps that models have most."""
+    dtype, rows = np.dtype(np.float32), (Row(3, 1), Row(3, 2), Row(5, 1), Row(7, 1))
+    return [_source(dtype, dtype, "", row) for row in rows]
+
+
 def emit_module(machine: Machine, row: Row | None = None) -> str:
     """IR of everything that these dtypes need."""
     b = Builder()

@@ -36,6 +36,7 @@ from treadle.backends.cpu.gemm.tile import (
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import (
     AMX_MODEL,
+    AVX512_BF16,
     AVX512_BF16_MODEL,
     bfloat_unit,
     host,
@@ -74,6 +75,13 @@ def _source(gradient: bool, short: bool, unit: str) -> Source:
         "convolve",
         lambda: emit_module(machine(short), gradient),
     )
+
+
+def common() -> list[Source]:
+    """The kernels of images of bfloat16, if this machine multiplies pairs of them."""
+    unit = bfloat_unit()
+    ways = (False, True) if unit == AVX512_BF16 else ()
+    return [_source(gradient, True, unit) for gradient in ways]
 
 
 def emit_module(machine: Machine, gradient: bool) -> str:

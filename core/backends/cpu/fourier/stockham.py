@@ -38,6 +38,11 @@ def source(itemsize: int) -> Source:
     return Source(symbol, symbol, lambda: emit(symbol, lanes_of(itemsize)))
 
 
+def common() -> list[Source]:
+    """The kernels of all lines of known lengths that are transformed here."""
+    return [source(4), source(8)]
+
+
 def emit(symbol: str, lanes: Lanes) -> str:
     """The IR text of its module."""
     b = Builder()

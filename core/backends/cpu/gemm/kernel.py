@@ -166,9 +166,17 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
         return emit_module(machine(), part)
 
-    larger = tuple([f"{p.value}/{scalar}" for p in _LARGER.get(part, ())])
+    larger = tuple([source(dtype, p) for p in _LARGER.get(part, ())])
     needs = () if part in FEW_PARTS.values() else needed(machine)
     return Source(key, part.value, emit, within=larger, needs=needs)
+
+
+def common() -> list[Source]:
+    """The modules of floats that programs of all kinds have, and that of integers."""
+    kinds = *(p for p in Part if p is not Part.FEW), *Images
+    floats = [np.dtype(np.float32), np.dtype(np.float64)]
+    found = [source(dtype, kind) for dtype in floats for kind in kinds]
+    return [*found, source(np.dtype(np.int32))]
 
 
 def emit_either(parts: Mapping[Kind, Part]) -> str:

@@ -20,6 +20,14 @@ def unit(a: np.dtype, b: np.dtype) -> IntegerUnit:
     return IntegerUnit(Instructions(integer_unit()), a, b)
 
 
+def common() -> list[Source]:
+    """The kernels of bytes, if this machine multiplies these."""
+    signed, unsigned = np.dtype(np.int8), np.dtype(np.uint8)
+    result = np.dtype(np.int32)
+    pairs = [(signed, signed), (unsigned, signed)] if integer_unit() else []
+    return [source(Dtypes(a, b, result)) for a, b in pairs]
+
+
 @functools.cache
 def source(given: Dtypes) -> Source:
     """The kernel ``contract`` for operands and results of these dtypes."""

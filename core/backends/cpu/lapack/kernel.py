@@ -37,16 +37,22 @@ def source(script: Script, matrices: int) -> Source:
     return _source(small._replace(sizes=()), found)
 
 
+def common() -> list[Source]:
+    """The kernel that calls LAPACK, with nothing of its own for small matrices."""
+    return [_source(None, Ways(True))]
+
+
 @cache
 def _source(small: Small | None, ways: Ways) -> Source:
     if small is None:
         return Source(_SYMBOL, _SYMBOL, partial(emit, _SYMBOL, None, ways))
-    whole = f"{_SYMBOL}_{small.what}_{small.dtype.name}"
+    name = f"{_SYMBOL}_{small.what}_{small.dtype.name}"
     if ways == ALL:
-        return Source(whole, whole, partial(emit, whole, small, ways))
+        return Source(name, name, partial(emit, name, small, ways))
     has = [name for name, given in ways._asdict().items() if given]
-    name = "_".join([whole, *has])
-    return Source(name, name, partial(emit, name, small, ways), within=(whole,))
+    name = "_".join([name, *has])
+    within = (_source(small, ALL),)
+    return Source(name, name, partial(emit, name, small, ways), within=within)
 
 
 def emit(symbol: str, small: Small | None, ways: Ways) -> str:

@@ -41,6 +41,11 @@ def source(itemsize: int, length: int, count: int) -> Source:
     return _source(itemsize, _way(length, count))
 
 
+def common() -> list[Source]:
+    """The kernels for rows of known lengths, and of any."""
+    return [_source(size, way) for size in (4, 8) for way in ("short", "long", "")]
+
+
 def _way(length: int, count: int) -> str:
     """The one function that such rows take; nothing if there may be several."""
     if is_dim(length) or is_dim(count):
@@ -53,10 +58,10 @@ def _way(length: int, count: int) -> str:
 @functools.cache
 def _source(itemsize: int, way: str) -> Source:
     key = f"i{8 * itemsize}"
-    symbol = whole = f"order_{key}"
+    symbol = f"order_{key}"
     if way:
-        symbol = f"{whole}_{way}"
-    within = (whole,) if way else ()
+        symbol = f"{symbol}_{way}"
+    within = (_source(itemsize, ""),) if way else ()
     emitted = functools.partial(emit, key, symbol, host_lanes(), way)
     return Source(symbol, symbol, emitted, within=within)
 

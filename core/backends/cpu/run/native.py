@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import threading
 import time
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from treadle.backends import objects
+from treadle.backends.cpu.run import kept
 from treadle.backends.cpu.run.divided import divided
 from treadle.backends.cpu.run.forkgate import ForkGate
 from treadle.backends.cpu.run.shared import Shared, apart, module_of
 from treadle.backends.cpu.run.turns import ShortTurns
-from treadle.backends.cpu.target import cpu_count, host, llvm, machine
-from treadle.backends.sources import source_digest
+from treadle.backends.cpu.target import cpu_count, llvm, machine
 from treadle.records import record
 
 
@@ -33,8 +32,8 @@ class Source:
         cache holds `key`, possibly on another thread.
     level: how hard LLVM works on the code, from 0 to 2.
     folds: whether LLVM is to work out first what follows from constants.
-    within: keys of larger modules whose functions do all that this one does, and are
-        taken instead where they are loaded, too: the largest first.
+    within: larger modules whose functions do all that this one does, and are taken
+        instead where they are loaded, too, or were installed: the largest first.
     needs: modules whose functions this one calls, by their symbols.
     exports: other functions of the module, which those call that need it.
     """
@@ -44,7 +43,7 @@ class Source:
     emit: Callable[[], str]
     level: int = 2
     folds: bool = False
-    within: tuple[str, ...] = ()
+    within: tuple[Source, ...] = ()
     needs: tuple[Source, ...] = ()
     exports: tuple[str, ...] = ()
 
@@ -95,26 +94,27 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
     Addresses stay valid until the process ends.
     """
     start = time.perf_counter()
-    needed = [n for s in sources if s.key not in _functions for n in s.needs]
-    if needed:
-        load(needed)
     unique = {source.key: source for source in sources}
     taken = {key: _taken(source, unique) for key, source in unique.items()}
-    wanted = set(taken.values()) - _functions.keys()
-    missing = [source for key, source in unique.items() if key in wanted]
+    missing = {s.key: s for s in taken.values() if s.key not in _functions}
+    if needed := [n for s in missing.values() for n in s.needs]:
+        load(needed)
     stats.from_memory += len(unique) - len(missing)
     if missing:
-        _load_missing(missing)
+        _load_missing(list(missing.values()))
         stats.seconds += time.perf_counter() - start
-    return {key: _functions[function] for key, function in taken.items()}
+    return {key: _functions[source.key] for key, source in taken.items()}
 
 
-def _taken(source: Source, others: Container[str]) -> str:
-    """The key of the function that is taken for a source, beside others."""
+def _taken(source: Source, others: Container[str]) -> Source:
+    """What is taken for a source, beside others."""
+    is_new = source.key not in _functions
     for larger in source.within:
-        if larger in others or (larger in _functions and source.key not in _functions):
+        if larger.key in others or (
+            is_new and (larger.key in _functions or _is_installed(larger))
+        ):
             return larger
-    return source.key
+    return source
 
 
 def begin(sources: Iterable[Source], threads: int = 0) -> None:
@@ -123,18 +123,19 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
 
     threads: at most; all but one of the CPUs if that is 0.
     """
-    unique = {s.key: s for source in sources for s in _with_needed(source)}
-    taken = {_taken(source, unique) for source in unique.values()}
-    wanted = taken - _functions.keys() - _begun.keys()
-    new = [s for key, s in unique.items() if key in wanted]
+    given = {source.key: source for source in sources}
+    taken = [_taken(source, given) for source in given.values()]
+    unique = {s.key: s for source in taken for s in with_needed(source)}
+    known = _functions.keys() | _begun.keys()
+    new = [source for key, source in unique.items() if key not in known]
     # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
     if not new or cpu_count() < 2 or not _unlocked_available() or _debug_folder():
         return
-    store = objects.default_store()
-    found = store.get_all(list(map(object_key, new)))
+    found = kept.get_all(list(map(object_key, new)))
     missing = [s for s, code in zip(new, found, strict=True) if code is None]
     if not missing or not _has_pools():
         return
+    store = objects.default_store()
     pool = futures.ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
     try:
         for source in missing:
@@ -145,10 +146,10 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     pool.shutdown(wait=False)
 
 
-def _with_needed(source: Source) -> Iterator[Source]:
+def with_needed(source: Source) -> Iterator[Source]:
     """What a module needs, then itself."""
     for needed in source.needs:
-        yield from _with_needed(needed)
+        yield from with_needed(needed)
     yield source
 
 
@@ -174,11 +175,11 @@ def _load_missing(missing: list[Source]) -> None:
     others = [source for source, future in awaited if future is None]
     # Dumping IR needs the emitter to run, so it goes past the disk cache.
     keys = [] if _debug_folder() else list(map(object_key, others))
-    found = store.get_all(keys) if keys else [None] * len(others)
+    found = kept.get_all(keys) if keys else [None] * len(others)
     pairs = zip(others, found, strict=True)
     _link_cached([(source, code) for source, code in pairs if code is not None])
     rest = [source for source in others if source.key not in _functions]
-    for source, code in zip(rest, _compile_all(rest), strict=True):
+    for source, code in zip(rest, compile_all(rest), strict=True):
         _link([(source, code)])
         store.put(object_key(source), code)
     try:
@@ -190,27 +191,13 @@ def _load_missing(missing: list[Source]) -> None:
     stats.compiled += len(rest) + len(begun)
 
 
+def _is_installed(source: Source) -> bool:
+    return not _debug_folder() and kept.is_installed(source.symbol, source.key)
+
+
 def object_key(source: Source) -> str:
     """Digest of everything that decides the object code of `source`."""
-    return _digest_of(source.symbol, source.key)
-
-
-def _digest_of(*what: str) -> str:
-    parts = (_environment_digest(), *what)
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
-
-
-@functools.cache
-def _environment_digest() -> str:
-    """Target, LLVM and emitters: an edited emitter must not meet its old objects."""
-    import llvmlite
-
-    target = host()
-    digest = hashlib.blake2b(digest_size=20)
-    versions = (llvmlite.__version__, llvm().llvm_version_info)
-    digest.update(repr((target.triple, target.cpu, target.features, versions)).encode())
-    digest.update(source_digest("backends", "kernels"))
-    return digest.hexdigest()
+    return kept.digest_of(source.symbol, source.key)
 
 
 # Compiling
@@ -225,7 +212,8 @@ def _has_pools() -> bool:
         return False
 
 
-def _compile_all(sources: list[Source]) -> list[bytes]:
+def compile_all(sources: Sequence[Source]) -> list[bytes]:
+    """Their objects, whatever any cache holds; nothing is loaded."""
     threads = min(len(sources), cpu_count())
     if threads < 2 or not _unlocked_available() or not _has_pools():
         return [_compile(source) for source in sources]
@@ -288,8 +276,8 @@ def _found_or_compiled(shared: Sequence[Shared], source: Source) -> dict[str, by
         return {}
     store, keys = objects.default_store(), {}
     for x in shared:
-        keys[x.symbol] = _digest_of(x.symbol, "shared")
-    found = dict(zip(keys, store.get_all(list(keys.values())), strict=True))
+        keys[x.symbol] = kept.digest_of(x.symbol, "shared")
+    found = dict(zip(keys, kept.get_all(list(keys.values())), strict=True))
     if missing := [x for x in shared if found[x.symbol] is None]:
         with _gate:
             code = _compile_text(module_of(missing), source.level, source.folds)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treadle.backends.cpu import target
-from treadle.backends.cpu.run import native
+from treadle.backends.cpu.run import kept
 from treadle.backends.cpu.run.threads_ir import pool_ir
 from treadle.backends.cpu.target import host
 
@@ -92,6 +92,6 @@ def test_level_decides_the_object_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for level in ("", "x86-64", "x86-64-v2"):
         monkeypatch.setenv("TREADLE_CPU", level)
         chosen = target.host.__wrapped__()
-        monkeypatch.setattr(native, "host", lambda chosen=chosen: chosen)
-        digests.add(native._environment_digest.__wrapped__())
+        monkeypatch.setattr(kept, "host", lambda chosen=chosen: chosen)
+        digests.add(kept._digest.__wrapped__())
     assert len(digests) == 3

@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.backends import installed
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.divided import COLD
 from treadle.backends.cpu.run.native import NativeError, Source
@@ -51,8 +52,9 @@ def call(address: int, x: int) -> int:
 
 @pytest.fixture
 def compiled(tmp_path, monkeypatch) -> list[str]:
-    """What LLVM is given, with an empty cache on the disk."""
+    """What LLVM is given, where nothing was installed, with an empty cache."""
     monkeypatch.setenv("TREADLE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(installed, "FOLDER", str(tmp_path / "none"))
     monkeypatch.setattr(native, "_shared", {})
     texts: list[str] = []
     real = native._compile_text
