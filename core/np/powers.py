@@ -15,6 +15,7 @@ from treadle.np.ufunc import ufunc
 from treadle.ops import binary, unary
 from treadle.ops.cast import convert
 from treadle.ops.compare import eq, select
+from treadle.ops.powers import half_power, is_half, power_of_size
 from treadle.ops.unary import integer_pow
 from treadle.run.array import Array
 from treadle.trace.value import Value, typeof
@@ -22,7 +23,8 @@ from treadle.trace.value import Value, typeof
 
 @ufunc
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x ** y``. Whole Python numbers as exponents become multiplications."""
+    """``x ** y``. Whole Python numbers as exponents become multiplications, and halves
+    of small odd ones these and a square root."""
     if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
         known = _known_power(x, y)
         if known is not None:
@@ -55,6 +57,12 @@ def _known_power(x: Any, n: Any) -> Any:
         return integer_pow(x, n=_within_period(dtype, int(n)))
     if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
         return integer_pow(x, n=int(n))
+    if dtypes.is_float(dtype) and is_half(n):
+        if dtype.itemsize > 2:
+            return half_power(x, n=float(n))
+        # Products on the way leave the range of half floats before the result does.
+        wide = half_power(convert(x, dtype=np.dtype(np.float32)), n=float(n))
+        return convert(wide, dtype=dtype)
     return unary.sqrt(x) if n == 0.5 else None
 
 
@@ -68,13 +76,13 @@ def _within_period(dtype: np.dtype, n: int) -> int:
 
 def _power_of_size(x: Any, y: Any, dtype: np.dtype, root: bool) -> Any:
     if dtypes.is_float(dtype) and dtype.itemsize > 2:
-        return binary.power_of_size(x, y, y, root=root)
+        return power_of_size(x, y, y, root=root)
     if root:
         return _power_or_root(x, y)
     if dtypes.is_complex(dtype):
         return binary.pow_(x, y)
     x, y = (convert(a, dtype=np.dtype(np.float32)) for a in (x, y))
-    return convert(binary.power_of_size(x, y, y, root=root), dtype=dtype)
+    return convert(power_of_size(x, y, y, root=root), dtype=dtype)
 
 
 def _power_or_root(x: Any, y: Any) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.ir.scalar import AND
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.compare import eq, gt, lt, select
-from treadle.ops.elementwise import elementwise, floating, inexact, number, real
+from treadle.ops.elementwise import elementwise, inexact, number, real
 from treadle.ops.unary import ceil, floor, log
 from treadle.trace.lowering import Elementwise
 from treadle.trace.value import typeof
@@ -76,64 +75,6 @@ power_of_integers = elementwise(
     "power_of_integers", _power_of_integers, accepts=dtypes.is_integer
 )
 """By squaring, over the bits of the exponent but for its sign. It wraps around."""
-
-
-_BITS = 7
-_MOST_MULTIPLIED = 64
-"""Whole numbers up to this are powers by multiplication, as of Python's numbers."""
-
-
-def _power_of_size(w: Any, x: Any, y: Any, size: Any, *, root: bool) -> Any:
-    """The instructions: products by squaring, a root, or the general power."""
-    least = w("abs", y)
-    power, product = x, 1.0
-    for _ in range(_BITS):
-        half = w("floor", w("mul", least, 0.5))
-        is_odd = w("ne", w("add", half, half), least)
-        product = w("select", is_odd, w("mul", product, power), product)
-        least, power = half, w("mul", power, power)
-    product = w("select", w("lt", y, 0.0), w("div", 1.0, product), product)
-    general = w("pow", x, y)
-    if root:
-        general = w("select", w("eq", y, 0.5), w("sqrt", x), general)
-    is_whole = w("eq", w("floor", size), size)
-    is_small = w("le", w("abs", size), float(_MOST_MULTIPLIED))
-    return w("select", w(AND, is_whole, is_small), product, general)
-
-
-def _power_of_size_partial(
-    g: Any, out: Any, x: Any, y: Any, size: Any, *, root: bool
-) -> Any:
-    zero, half, one = map(typeof(x).dtype.type, (0, 0.5, 1))
-    slope = mul(y, power_of_size(x, sub(y, 1.0), size, root=root))
-    slope = select(eq(y, 0.0), zero, slope)
-    if not root:
-        return mul(g, slope)
-    # (One product with g: what a branch leaves out would be added as a zero.)
-    is_root = eq(y, 0.5)
-    return div(mul(g, select(is_root, half, slope)), select(is_root, out, one))
-
-
-def _power_of_size_run(x: Any, y: Any, size: Any, *, root: bool) -> Any:
-    return np.where(y == 0.5, np.sqrt(x), np.power(x, y))
-
-
-power_of_size = elementwise(
-    "power_of_size",
-    _power_of_size_run,
-    [
-        _power_of_size_partial,
-        lambda g, out, x, y, size, *, root: mul(
-            g, mul(log(select(eq(x, 0.0), _one_like(x), x)), out)
-        ),
-        None,
-    ],
-    accepts=floating,
-    lowering=Elementwise(_power_of_size),
-)
-"""``x ** y``, computed as if y were a number that is known: a whole one gives products.
-`size` is the number that says so: y, or in a derivative what y was. root: whether y may
-be a half, which gives square roots."""
 
 
 def _one_like(x: Any) -> Any:

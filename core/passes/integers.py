@@ -145,7 +145,7 @@ def fuse_integers(graph: Graph, integers: Mapping[np.dtype, int]) -> Graph:
     return applied(_Fuse, graph, integers=integers)
 
 
-def _converts(graph: Graph, integers: Sequence[np.dtype]) -> bool:
+def _converts(graph: Graph, integers: Collection[np.dtype]) -> bool:
     """Whether a graph, or one nested in it, converts some integers to others."""
     for eq in graph.equations:
         if eq.op is convert and eq.inputs[0].type.dtype in integers:
@@ -156,7 +156,7 @@ def _converts(graph: Graph, integers: Sequence[np.dtype]) -> bool:
 
 
 def applied(
-    fuse: type[Unconverted], graph: Graph, integers: Sequence[np.dtype], **how: Any
+    fuse: type[Unconverted], graph: Graph, integers: Collection[np.dtype], **how: Any
 ) -> Graph:
     """A graph after a pass that has fields of its own."""
     if not _converts(graph, integers):

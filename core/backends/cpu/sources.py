@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.backends.cpu import families, routines
 from treadle.backends.cpu.bfloat.unit import INTEGERS, Dtypes
+from treadle.backends.cpu.emit.few_columns import few_columns_entry
 from treadle.backends.cpu.emit.known import knowing
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.nest import WHOLE, emit
@@ -122,6 +123,8 @@ def _entry_for(launch: Launch) -> str:
     entry = knowing(launch, entry_for(launch))
     if entry == "task" and (points := points_entry(launch)):
         entry = points
+    elif entry == "task" and (columns := few_columns_entry(launch)):
+        entry = columns
     elif entry == "task" and (squares := squares_entry(launch)):
         return squares
     elif entry == "task" and may_run_across(launch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from treadle.backends.cpu.emit.few_columns import COLUMNS
 from treadle.backends.cpu.emit.known import TOGETHER, entry_and_known
 from treadle.backends.cpu.emit.points import POINTS
 from treadle.backends.cpu.emit.short import has_short_rows, reads_back
@@ -25,6 +26,8 @@ itself: about 3 ns."""
 _FEW, _KNOWN, _SHORT = 35, 14, 5
 """The same for each instruction of other nests, where vectors go across rows, in
 registers, and where rows end together: about 1.2, 0.5, and 0.2 ns."""
+_A_TURN = 20
+"""The same of a turn of a nest with few columns: about 0.7 ns."""
 
 
 def gains_much(launch: Launch, entry: str) -> bool:
@@ -38,7 +41,9 @@ def gains_much(launch: Launch, entry: str) -> bool:
     if not launch.whole or reads_back(nest):
         return True
     name, known = entry_and_known(entry.removeprefix(WIDE))
-    if name in (POINTS, TOGETHER) or has_short_rows(nest):
+    if name.startswith(COLUMNS):
+        each = _A_TURN
+    elif name in (POINTS, TOGETHER) or has_short_rows(nest):
         each = _A_ROW
     elif known.columns and name == "task":
         each = _KNOWN * instructions(nest)

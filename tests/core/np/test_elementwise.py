@@ -99,6 +99,7 @@ CASES = [
     Case("power-negative", lambda np, x: x**-3, (positive(3, 4),), close=16),
     Case("power-float", lambda np, x: x**2.0, (X,)),
     Case("power-half", lambda np, x: x**0.5, (positive(3, 4),)),
+    Case("power-halves", lambda np, x: (x**1.5, x**-2.5, x**-0.5), (positive(3, 4),)),
     Case("power-base", lambda np, x: 0.9**x, (X,)),
     Case("power-int", lambda np, x, n: x**n, (ints(6), np.abs(ints(6)) % 5)),
     Case("power-int-3", lambda np, x: x**3, (N,)),
@@ -333,3 +334,37 @@ def test_places_beyond_all_lengths(number: Any) -> None:
     np.testing.assert_array_equal(tnp.roll(x, number), wanted)
     np.testing.assert_array_equal(td.jit(tnp.roll)(x, number), wanted)
     assert not td.jit(tnp.roll)(x[:0], number).size
+
+
+@pytest.mark.parametrize("n", [-3.5, -2.5, -1.5, -0.5, 1.5, 2.5, 3.5])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_powers_of_halves_of_odd_numbers(dtype: str, n: float) -> None:
+    ends = [0, -0.0, np.inf, -np.inf, np.nan, -2, 1e-7, -1e-7, 6e4, -6e4, 1]
+    x = np.array([*ends, *np.geomspace(1e-3, 1e3, 90)], dtype)
+    if dtype != "float16":
+        x = np.append(x, np.array([1e-38, -1e-38, 1e38, 1e-45, 2e25], dtype))
+    found = np.asarray(td.jit(lambda x: x**n)(x))
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), n)
+        near = {"float16": 1e-3, "float32": 3e-7, "float64": 1e-15}[dtype]
+        np.testing.assert_allclose(
+            found, wanted.astype(dtype), near, 6e-8 if dtype == "float16" else 2e-45
+        )
+        some = ~np.isnan(wanted)
+        signs = np.signbit(found[some]), np.signbit(wanted[some])
+        np.testing.assert_array_equal(*signs)
+        zero = td.grad(lambda x: (x**n).sum())(np.zeros(1, np.float32))
+        np.testing.assert_array_equal(zero, n * np.power(np.zeros(1), n - 1))
+
+
+def test_powers_whose_exponents_are_made_of_sizes_have_the_bits_of_known_ones() -> None:
+    def f(x):
+        return x ** (x.shape[0] / 2), td.grad(lambda v: (v ** (-x.shape[0] / 2)).sum())(
+            x
+        )
+
+    opened = td.jit(f, dynamic={"x": ("n",)})
+    for n in (2, 3, 5, 7, 8, 9, 1):
+        x = np.linspace(0.1, 3, n).astype(np.float32)
+        for a, b in zip(opened(x), td.jit(f, dynamic=False)(x), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()

@@ -31,6 +31,7 @@ from treadle.ops import (
     error_functions,
     exponential_integrals,
     identity,
+    powers,
     random_bits,
     unary,
 )
@@ -289,7 +290,7 @@ CASES = [
     *_pair(binary.pow_, jnp.power, POSITIVE, ANY),
     *(
         Case(
-            binary.power_of_size,
+            powers.power_of_size,
             lambda x, y, size: jnp.power(x, y),
             (POSITIVE, draw, draw),
             {"root": False},
@@ -346,6 +347,16 @@ CASES = [
             label=str(n),
         )
         for n in (-2, 0, 1, 3)
+    ),
+    *(
+        Case(
+            powers.half_power,
+            lambda x, n=n: lax.pow(x, n),
+            (POSITIVE,),
+            {"n": n},
+            label=str(n),
+        )
+        for n in (-1.5, -0.5, 1.5, 2.5)
     ),
     Case(identity.checkpoint_name, lambda x: x, (ANY,), {"name": "x"}),
     Case(compare.select, jnp.where, (booleans(*SHAPE), ANY, ANY)),

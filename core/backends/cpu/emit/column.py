@@ -15,6 +15,8 @@ from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, is_store
 
 _CHAINS = 4
 """Totals of the last vectors of a row, which are added to one at a time."""
+_TURNS_OF_PLACES = 16
+"""Turns that are worth several totals of places, which are compared one by one."""
 _LITTLE_WORK = 10
 """Instructions of a turn, above which there is enough to do between two additions."""
 
@@ -75,7 +77,7 @@ class ColumnSweeps:
         start = self._start(sweep, held)
         totals = iter(self._loops(0, "0", sweep, held, held.positions, start))
         for i, r in zip(sweep.reductions, reductions, strict=True):
-            copies, _ = self._shape(i, held)
+            copies, _ = self.shape(i, held)
             mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
             held.values[i] = [self.body.settled(i, m[-1]) for m in mine]
 
@@ -84,7 +86,7 @@ class ColumnSweeps:
         parts = []
         for i in sweep.reductions:
             r = self.body.reduction(i)
-            copies, lanes = self._shape(i, held)
+            copies, lanes = self.shape(i, held)
             for _ in range(copies):
                 parts += r.identity_of_each(self.b, lanes)
         for i in sweep.body:
@@ -95,7 +97,7 @@ class ColumnSweeps:
                 )
         return parts
 
-    def _shape(self, i: int, held: Frame) -> tuple[int, int]:
+    def shape(self, i: int, held: Frame) -> tuple[int, int]:
         """Copies and lanes of reduction i: one scalar if it is uniform."""
         return (held.copies, self.lanes) if self.plan.varying[i] else (1, 1)
 
@@ -119,12 +121,15 @@ class ColumnSweeps:
 
         def one(index: str, totals: list[Value]) -> list[Value]:
             at = index if scaled == "0" else b.op(f"add i64 {scaled}, {index}")
-            moved = self._moved(dim, index, positions, sweep)
+            moved = self.moved(dim, index, positions, sweep)
             return self._loops(dim + 1, at, sweep, held, moved, totals)
 
         def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
             if dim == len(sizes) - 1 and self._is_latent(sweep, held):
-                first, totals = self._chains(one, first, last, sweep, held, totals)
+                chained = self._chains
+                if any(r.with_index for r in self._reductions(sweep, held)):
+                    chained = self._places
+                first, totals = chained(one, first, last, sweep, held, totals)
             with b.carrying(first, last, "1", carried(totals)) as turn:
                 after = one(turn.index, renamed(totals, turn.values))
                 turn.next = [p.text for p in after]
@@ -139,6 +144,7 @@ class ColumnSweeps:
         with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
             end = b.least(b.op(f"add i64 {block.index}, {BLOCK_TURNS}"), sizes[dim])
             before = renamed(totals, block.values)
+            self.begin(positions, block.index, end)
             if running:
                 after = self._settled(sweep, held, turns(block.index, end, before))
             else:
@@ -147,25 +153,31 @@ class ColumnSweeps:
             block.next = [p.text for p in after]
         return renamed(totals, block.values)
 
+    def begin(self, positions: Sequence[Word | str], first: str, end: str) -> None:
+        """What there is to do before the turns first..end of a block."""
+
     def _reductions(self, sweep: Sweep, held: Frame) -> list[Reduction]:
         """The reductions of a sweep, one for each copy."""
         return [
             self.body.reduction(i)
             for i in sweep.reductions
-            for _ in range(self._shape(i, held)[0])
+            for _ in range(self.shape(i, held)[0])
         ]
+
+    def is_alone(self, held: Frame) -> bool:
+        """Whether one vector is added to at a time."""
+        return held.copies == 1
 
     def _is_latent(self, sweep: Sweep, held: Frame) -> bool:
         """Whether the turns of a loop would wait for each other: one vector is added to
         at a time, and that is most of the work."""
         body = [self.plan.nest.body[i] for i in sweep.body]
         return (
-            held.copies == 1
+            self.is_alone(held)
             and bool(sweep.reductions)
             and sum(map(cost, body)) <= _LITTLE_WORK
             and not any(map(is_running, body))
             and not any(map(is_store, body))
-            and not any(r.with_index for r in self._reductions(sweep, held))
         )
 
     def _chains(
@@ -199,7 +211,30 @@ class ColumnSweeps:
             chains = [combined(reductions, x, y) for x, y in pairs]
         return middle, chains[0]
 
-    def _moved(
+    def _places(
+        self,
+        one: Callable[[str, list[Value]], list[Value]],
+        first: str,
+        last: str,
+        sweep: Sweep,
+        held: Frame,
+        totals: list[Value],
+    ) -> tuple[str, list[Value]]:
+        """`_chains` of places, where there are turns enough."""
+        b = self.b
+        span = b.op(f"sub i64 {last}, {first}")
+        many = b.op(f"icmp sge i64 {span}, {_TURNS_OF_PLACES}")
+        times = b.op(f"zext i1 {many} to i64")
+        with b.carrying("0", times, "1", carried(totals)) as turn:
+            before = renamed(totals, turn.values)
+            _, after = self._chains(one, first, last, sweep, held, before)
+            turn.next = [p.text for p in after]
+        done = b.op(
+            f"select i1 {many}, i64 {b.op(f'and i64 {span}, {-_CHAINS}')}, i64 0"
+        )
+        return b.op(f"add i64 {first}, {done}"), renamed(totals, turn.values)
+
+    def moved(
         self, dim: int, index: str, positions: Sequence[Word | str], sweep: Sweep
     ) -> list[Word | str]:
         moved = list(positions)
@@ -244,7 +279,7 @@ class ColumnSweeps:
         result: list[Value] = []
         for i in sweep.reductions:
             r: Reduction = self.body.reduction(i)
-            copies, lanes = self._shape(i, held)
+            copies, lanes = self.shape(i, held)
             for copy in range(copies):
                 old = [next(before) for _ in range(r.width)]
                 result += self.body.added(i, frame, copy, lanes, place, old)

@@ -19,6 +19,12 @@ from treadle.backends.cpu.emit.apart import goes_apart, rounds
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
+from treadle.backends.cpu.emit.few_columns import (
+    COLUMNS,
+    FewColumns,
+    FewColumnSweeps,
+    sums_few_columns,
+)
 from treadle.backends.cpu.emit.known import KnownSweeps, entry_and_known, knows
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
@@ -70,9 +76,10 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
       entry: "task" for ``void (ptr args, i64 task)``; `WHOLE` for the same, where rows
         are whole turns (`row.is_whole`); "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
-        same with short rows, "open" with both; any of these with a number of columns at
-        its end, for which there is code beside; those of `points.py` for elementwise
-        nests with vectors from row to row; those of `squares.py`; "tile" for
+        same with short rows, "open" with both; any of these with what is known of rows
+        at its end (`known.py`), for which there is code beside; those of `points.py`
+        for elementwise nests with vectors from row to row; those of `squares.py` and
+        `few_columns.py`; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
@@ -96,7 +103,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         elif nest.axis == "inner":
             _row_task(b, nest, arguments, lanes, entry, wide)
         else:
-            _column_task(b, nest, arguments, lanes, entry == WHOLE)
+            _column_task(b, nest, arguments, lanes, entry)
         b("ret void")
     return b.text()
 
@@ -233,8 +240,11 @@ def _row_tiles(
 
 
 def _column_task(
-    b: Builder, nest: Nest, arguments: Arguments, lanes: int, whole: bool
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str
 ) -> None:
+    whole, few = entry == WHOLE, None
+    if entry.startswith(COLUMNS) and sums_few_columns(nest):
+        few = FewColumnSweeps(b, nest, arguments, FewColumns.of(entry), lanes)
     vectors = [_column_vectors(nest, lanes)]
     width = str(vectors[0] * lanes)
     if _may_be_wide(nest, lanes):
@@ -251,7 +261,28 @@ def _column_task(
     # turn.
     ends = worth_ending(schedule(nest))
     sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0], whole)
+    if few is not None:
+        suits = few.suits()
+        end = b.op(f"select i1 {suits}, i64 {last}, i64 {first}")
+        _few_columns(b, arguments, few, sweeps, (first, end))
+        first = end
     _column_blocks(b, arguments, sweeps, sizes, (first, last), vectors, width)
+
+
+def _few_columns(
+    b: Builder,
+    arguments: Arguments,
+    few: FewColumnSweeps,
+    sweeps: ColumnSweeps,
+    span: tuple[str, str],
+) -> None:
+    """Rows that are shorter than a vector, and so are one block each."""
+    with segments(b, arguments, arguments.outer, *span) as segment:
+        left, dim = few.run(segment), len(arguments.outer) - 1
+        with b.loop(left, segment.last) as r:
+            positions = stepped(b, arguments, segment.start, dim, r)
+            sweeps.block(positions, "0", 1, True, "0")
+            sweeps.end(positions, "0", arguments.inner)
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:

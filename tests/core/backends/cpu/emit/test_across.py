@@ -282,3 +282,27 @@ def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
     assert not columns_of(2, 3)
     assert not goes(100, 40)
     assert not goes(2, 3)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 8])
+def test_rows_beside_one_that_stands_still(columns: int) -> None:
+    def distances(np: Any, x: Any, y: Any, scale: Any) -> Any:
+        apart = x[:, None] - y[None]
+        return (apart * apart * scale[:, None, None]).sum(-1)
+
+    def nearest(np: Any, x: Any, y: Any, scale: Any) -> Any:
+        apart = abs(x[:, None] - y[None]) + 0 * scale[:, None, None]
+        return apart.max(-1)
+
+    rng = np.random.default_rng(columns)
+    shapes = (7, columns), (37, columns), (7,)
+    for dtype in (np.float32, np.float64, np.float16):
+        data = [rng.normal(size=s).astype(dtype) for s in shapes]
+        for f in (distances, nearest):
+            g = td.jit(lambda *a, f=f: f(tnp, *a))
+            found = np.asarray(g(*data))
+            wanted = f(np, *(a.astype(np.float64) for a in data))
+            near = 1e-5 if dtype != np.float16 else 1e-2
+            np.testing.assert_allclose(found, wanted, near, near)
+            few = np.asarray(g(data[0], data[1][:5], data[2]))
+            assert found[:, :5].tobytes() == few.tobytes()
