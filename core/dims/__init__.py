@@ -68,6 +68,13 @@ def likely_less(a: Any, b: Any) -> bool:
     return hint(a) < hint(b) or a < b
 
 
+def is_inside(index: Any, length: Any) -> bool:
+    """Whether an axis has such an index, also where its length is 1: what is right for
+    other lengths would read behind it there. A guard, where that depends on sizes."""
+    d = index - length
+    return d.is_negative(general=False) if type(d) is Dim else d < 0
+
+
 def same_shape(a: tuple, b: tuple) -> bool:
     """Whether two shapes are equal for all sizes. No guard: broadcasting asks next."""
     return a is b or (

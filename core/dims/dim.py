@@ -243,13 +243,18 @@ class Dim:
             return all([self.scope.guard(self.scope.dim(r), "==", True) for r in rests])
         return self.scope.guard(self, "==", self.hint == 0)
 
-    def _is_negative(self) -> bool:
+    def is_negative(self, general: bool = True) -> bool:
+        """Whether it is below 0.
+
+        general: what is so but for lengths of 1 is taken to be so while a function is
+          compiled: where only dimensions are compared that differ by these.
+        """
         low, high = self.range()
         if high < 0:
             return True
         if low >= 0:
             return False
-        if self.scope.phase is not TRACING:
+        if general and self.scope.phase is not TRACING:
             # Otherwise only where a length is 1: the general case holds there too.
             if high == 0 and is_least_at_one(self.scope, poly.scale(self.terms, -1), 0):
                 return True
@@ -286,7 +291,7 @@ class Dim:
         if not isinstance(other, int):
             return _asked(operator.lt, self, other)
         d = self - _plain(other)
-        return d._is_negative() if type(d) is Dim else d < 0
+        return d.is_negative() if type(d) is Dim else d < 0
 
     def __ge__(self, other: Any) -> Any:
         if not isinstance(other, int):
@@ -297,7 +302,7 @@ class Dim:
         if not isinstance(other, int):
             return _asked(operator.gt, self, other)
         d = _plain(other) - self
-        return d._is_negative() if type(d) is Dim else d < 0
+        return d.is_negative() if type(d) is Dim else d < 0
 
     def __le__(self, other: Any) -> Any:
         if not isinstance(other, int):

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.dims import likely_less, one
+from treadle.dims import is_inside, likely_less, one
 from treadle.records import record
 
 
@@ -185,7 +185,7 @@ def _digits(
             return Split(d, inner)
         largest[j] += step * (sizes[d] - 1)
         digits[j].append((d, step))
-    if any(last >= n for last, n in zip(largest, lengths, strict=True)):
+    if not all(map(is_inside, largest, lengths)):
         return None
     return [Affine(0, tuple(terms)) for terms in digits]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, same_shape
+from treadle.dims import hint, is_dim, same_shape, settled
 from treadle.errors import at, user_source
 from treadle.np.index import (
     GROUP,
@@ -144,18 +144,30 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
             start, step, length = a
         else:
             start, step, length = 0, 1, n
+        empty = _is_empty(length, abs(step))
         if step < 0:
             flipped.append(i)
             start, step = start + (length - 1) * step, -step
-        empty = not is_dim(length) and length == 0
         starts.append(0 if empty else start)
         limits.append(0 if empty else _limit(start, step, length, n))
-        steps.append(step if is_dim(length) or length > 1 else 1)
+        steps.append(step if not empty and (is_dim(length) or length > 1) else 1)
     part: list[tuple[Any, ...]] = [tuple(starts), tuple(limits), tuple(steps)]
     whole = (0,) * len(shape), shape, (1,) * len(shape)
     if not all(map(same_shape, part, whole)):
         x = slice_(x, starts=part[0], limits=part[1], steps=part[2])
     return reverse(x, axes=tuple(flipped)) if flipped else x
+
+
+def _is_empty(length: int, step: int) -> bool:
+    """Whether nothing is read: of a length that is open, where its elements lie apart.
+    Their last one has no place then."""
+    if is_dim(length):
+        return step > 1 and not hint(length) and bool(settled(_is_zero, (length,)))
+    return length == 0
+
+
+def _is_zero(n: int) -> int:
+    return int(n == 0)
 
 
 def _limit(start: int, step: int, length: int, n: int) -> int:

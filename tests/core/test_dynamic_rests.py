@@ -106,6 +106,51 @@ def test_two_axes_that_must_agree_where_one_is_halved() -> None:
     assert function.report().traces <= 3, function.report()
 
 
+def windowed(x: Any) -> Any:
+    """Windows of two, three apart, of what was rounded down to fours."""
+    v = x[: x.shape[0] - x.shape[0] % 4]
+    last = (v.shape[0] - 2) // 3 * 3 + 1
+    return v[:last:3] + 2 * v[1 : last + 1 : 3]
+
+
+def columns_of_rests(x: Any) -> Any:
+    v = x[::2][::2] + x[::4]
+    v = v[: v.shape[0] - v.shape[0] % 3]
+    return v.reshape(3, -1).sum(0)
+
+
+def begun(x: Any) -> Any:
+    """The first two rows of a matrix that is made of what was repeated."""
+    v = tnp.tile(x, 4)
+    n = v.shape[0]
+    return tnp.broadcast_to(v, (n, n)).T.reshape(-1)[: n + n]
+
+
+REGRESSIONS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "nothing lies apart": (windowed, (2, 8, 3, 1, 9, 4, 31)),
+    "nothing backwards": (lambda x: x[2::2][::-4], (2, 9, 1, 3, 4, 12, 40)),
+    "a row of one": (columns_of_rests, (14, 12, 25, 62, 8, 48)),
+    "a repeated one": (begun, (3, 1, 8, 2)),
+    "first of one": (begun, (1, 4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_short_axes_are_no_case_of_their_own(name: str) -> None:
+    function, sizes = REGRESSIONS[name]
+    agree(function, [floats("n")], [(n,) for n in sizes], guards="short axes")
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
+def test_strides_of_what_may_be_empty_are_those_of_numpy(length: int) -> None:
+    compiled = td.jit(windowed, dynamic={"x": ("n",)})
+    x = np.arange(length, dtype="float32")
+    v = x[: length - length % 4]
+    last = (v.size - 2) // 3 * 3 + 1
+    wanted = v[:last:3] + 2 * v[1 : last + 1 : 3]
+    assert not same_bytes(compiled(x), wanted)
+
+
 def test_an_error_at_one_size_leaves_the_others_open() -> None:
     def function(x: Any) -> Any:
         if x.shape[0] > 50 and type(x.shape[0]) is not int:

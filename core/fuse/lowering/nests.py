@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import hint, same_shape
+from treadle.dims import hint, is_dim, same_shape
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
@@ -450,7 +450,7 @@ def _in_twos(kind: int, out_steps: Sequence[Any]) -> bool:
     """Whether elements that follow each other, or results of rows, are two apart."""
     if kind != BROADCAST:
         return kind == PAIRED
-    return bool(out_steps) and isinstance(out_steps[-1], int) and out_steps[-1] == 2
+    return bool(out_steps) and not is_dim(out_steps[-1]) and out_steps[-1] == 2
 
 
 def assemble(
@@ -472,7 +472,7 @@ def assemble(
         )
         inner_step = inner_steps[0] if inners else 0
         kind = inner_class(inner_step, a.atom is not None)
-        few = inner_step if isinstance(inner_step, int) else 0
+        few = 0 if is_dim(inner_step) else inner_step
         operands.append(
             Operand(
                 a.dtype,
@@ -481,7 +481,7 @@ def assemble(
                 any(mid_steps),
                 len(a.gathers),
                 _in_twos(kind, out_steps) and body.is_beside(number),
-                a.atom is not None and isinstance(inner_step, int) and inner_step == -1,
+                a.atom is not None and not is_dim(inner_step) and inner_step == -1,
                 (a.atom is None or bool(a.gathers)) and not any(out_steps),
                 bool(a.gathers) and a._replace(store=True) in body.accesses[number:],
                 few if a.atom is not None and few in FEW else 0,

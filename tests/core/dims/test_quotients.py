@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from treadle.dims import Scope
+from treadle.dims import Scope, is_inside
 from treadle.dims.guard import Guard, differs
 from treadle.dims.polynomial import bounds
 from treadle.dims.quotients import is_least_at_one, rewritten
@@ -113,6 +113,17 @@ def test_a_quotient_that_is_not_0_is_a_length() -> None:
         assert n // 4 > 1
         assert (n // 4) * m >= m
     assert len(scope.guards) == before
+
+
+def test_an_index_is_inside_of_an_axis_of_length_1_or_a_guard_says_so() -> None:
+    scope, n, m = scoped()
+    scope.close()
+    with scope.compiling():
+        assert n > 1 and n * m > m
+        assert is_inside(n - 1, n) and is_inside(0, n) and is_inside(n * m - m, n * m)
+        assert not scope.guards
+        assert is_inside(1, n)
+    assert [str(g) for g in scope.guards.values()] == ["n > 1"]
 
 
 @pytest.mark.parametrize("hint", [6, 7])

@@ -34,6 +34,12 @@ ROUNDED = (
     "(lambda x: tnp.repeat(x[::2] + x[1::2], 2, 0)[: {0}.shape[0]])"
     "(tnp.pad({0}, [(0, -{0}.shape[0] % 4)] + [(0, 0)] * ({0}.ndim - 1)))",
     "(lambda x: x[::2][: x.shape[0] // 4].sum(0) * x)({0} * 0.5)",
+    "(lambda x: x[: len(x) - len(x) % 3].reshape(3, -1, *x.shape[1:]).sum(0))"
+    "({0}[::2][::2] + {0}[::4])",
+    "(lambda x: tnp.broadcast_to(x, (len(x), *x.shape)).swapaxes(0, 1)"
+    ".reshape(-1, *x.shape[1:])[: 2 * len(x)])(tnp.tile({0}.T, 2).T)",
+    "(lambda x: x[2::2][::-4] + x[2::8][::-1])({0}[: len({0}) - len({0}) % 4])",
+    "(lambda x: x[: (len(x) - 2) // 3 * 3 + 1 : 3])({0}[: len({0}) - len({0}) % 4])",
 )
 TRANSFORMS = ("tnp.fft.fft({0}).real * 0.1", "tnp.fft.irfft(tnp.fft.rfft({0}))")
 
