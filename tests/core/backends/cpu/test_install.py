@@ -185,7 +185,8 @@ def hook() -> Any:
         ("raise SystemExit('why')", "why"),
         ("import llvmlite_is_missing", "No module named 'llvmlite_is_missing'"),
         ("import os; os.abort()", "nothing was said"),
-        ("import time; time.sleep(60)", "timed out after"),
+        ("import time; time.sleep(60)", "1 s were not enough"),
+        ("import sys; sys.stdout.buffer.write(b'caf\\xe9')", "caf\\ufffd"),
     ],
 )
 def test_an_installation_goes_on_whatever_happens(
