@@ -179,18 +179,21 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def disable_jit() -> Iterator[None]:
+def disable_jit(disable: bool = True) -> Iterator[None]:
     """Runs everything in the block as plain Python, one operation at a time.
 
     `jit` calls its function; `scan`, `while_loop`, `fori_loop`, `cond` and `remat` are
     Python's own loops and branches, so that print and a debugger see values.
+
+    Args:
+      disable: False compiles again, in a block inside of one that does not.
 
     >>> import treadle as td
     >>> with td.disable_jit():
     ...     y = td.jit(lambda x: x * x)(3.0)
     """
     previous = state.staging_disabled
-    state.staging_disabled = True
+    state.staging_disabled = bool(disable)
     try:
         yield
     finally:

@@ -164,7 +164,6 @@ from treadle.lax.reduce import sort_key_val as sort_key_val
 from treadle.lax.reduce import top_k as top_k
 from treadle.lax.structure import broadcast as broadcast
 from treadle.lax.structure import broadcast_in_dim as broadcast_in_dim
-from treadle.lax.structure import broadcast_shapes as broadcast_shapes
 from treadle.lax.structure import broadcasted_iota as broadcasted_iota
 from treadle.lax.structure import collapse as collapse
 from treadle.lax.structure import concatenate as concatenate
@@ -183,3 +182,4 @@ from treadle.lax.structure import squeeze as squeeze
 from treadle.lax.structure import tile as tile
 from treadle.lax.structure import transpose as transpose
 from treadle.lax.windows import reduce_window as reduce_window
+from treadle.np.shapes import broadcast_shapes as broadcast_shapes

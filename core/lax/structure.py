@@ -10,7 +10,7 @@ from operator import index
 from typing import Any
 
 from treadle import dtypes
-from treadle.dims import is_dim, one
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, array, ints, place, places, scalar_of
 from treadle.np.operands import ArrayLike, as_shape, cast, operand, type_of
@@ -297,21 +297,3 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     wide = movement.broadcast_in_dim(x, shape=tuple(lengths), dims=dims)
     whole = [c * n for c, n in zip(counts, x.shape, strict=True)]
     return movement.reshape(wide, shape=tuple(whole))
-
-
-def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
-    """The shape to which shapes of one length broadcast: their lengths are equal, or 1.
-
-    Raises:
-      ValueError: if they do not, or have different lengths.
-    """
-    ranks = {len(s) for s in shapes}
-    columns = list(zip(*shapes, strict=False))
-    found = [next((n for n in c if not one(n)), 1) for c in columns]
-    pairs = [(n, m) for c, m in zip(columns, found, strict=True) for n in c]
-    if len(ranks) > 1 or any(not one(n) and n != m for n, m in pairs):
-        raise ValueError(
-            f"broadcast_shapes: {', '.join(map(str, shapes))} don't broadcast"
-            f"{at(user_source())}"
-        )
-    return tuple(found)

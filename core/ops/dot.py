@@ -51,8 +51,8 @@ def _multiplied(x: Any, y: Any, batch: Pairs) -> Any:
     y = np.transpose(y, (*by, *free_axes(y.ndim, (), by)))
     more = (1,) * (x.ndim - n)
     return np.multiply(
-        x.reshape(*x.shape, *(1,) * (y.ndim - n)),
-        y.reshape(*y.shape[:n], *more, *y.shape[n:]),
+        x.reshape((*x.shape, *(1,) * (y.ndim - n))),
+        y.reshape((*y.shape[:n], *more, *y.shape[n:])),
     )
 
 

@@ -224,6 +224,19 @@ KEYWORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: td.cond(True, tnp.sin, tnp.cos, operand=x),
         "`operand` is `*operands` here, and goes by its place",
     ),
+    "structures": (
+        lambda x: td.tree.transpose(
+            outer_treedef=td.tree.structure([x]),  # type: ignore[call-arg]
+            inner_treedef=None,
+            pytree_to_transpose=[x],
+        ),
+        "`outer_treedef` is `outer` here",
+    ),
+    "treedef": (
+        lambda x: td.tree.unflatten(treedef=td.tree.structure(x), leaves=[x]),
+        "`treedef` is `structure` here",
+    ),
+    "f": (lambda x: td.tree.map(f=tnp.sin, tree=x), "`f` is `function` here"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -209,6 +210,24 @@ def test_disable_jit() -> None:
     with td.disable_jit():
         close(f(np.float32(1.5)), np.float32(3))
     assert seen == [1.5]
+
+
+@pytest.mark.parametrize("disable", [True, False])
+def test_disable_jit_is_told_whether(disable: bool) -> None:
+    def calls(lib: Any) -> int:
+        seen = [0]
+
+        @lib.jit
+        def f(x: Any) -> Any:
+            seen[0] += 1
+            return x * 2
+
+        for outer in (False, True):
+            with lib.disable_jit(outer), lib.disable_jit(disable):
+                close(f(np.float32(outer)), np.float32(2 * outer))
+        return seen[0]
+
+    assert calls(td) == calls(jax) == (2 if disable else 1)
 
 
 def test_linear_transpose_of_what_is_not_linear() -> None:

@@ -274,3 +274,26 @@ def test_extremes_of_no_elements_are_what_every_number_beats(dtype: str) -> None
             found = np.asarray(f(x, (1,)))
             assert found.dtype == wanted.dtype
             assert found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [()],
+        [(), (2,)],
+        [(3, 1), (4,)],
+        [(2,), (3, 2), ()],
+        [(1,), (0,)],
+        [(2, 1, 3), (4, 1), (3,)],
+        [(2,), (3,)],
+        [(2, 3), (2,)],
+    ],
+)
+def test_shapes_of_any_lengths_broadcast(shapes: list[tuple[int, ...]]) -> None:
+    try:
+        expected = jax.lax.broadcast_shapes(*shapes)
+    except ValueError:
+        with pytest.raises(ValueError, match="broadcast_shapes: shapes"):
+            td.lax.broadcast_shapes(*shapes)
+    else:
+        assert td.lax.broadcast_shapes(*shapes) == expected

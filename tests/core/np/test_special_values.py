@@ -42,6 +42,8 @@ PRODUCTS: dict[str, Any] = {
     "along batches": lambda np, x: np.einsum("ij,j->ij", x, 1 + x[0]),
     "of three": lambda np, x: np.einsum("i,j,k->ijk", x[0], 1 + x[0], 1 + x[1]),
     "tensordot": lambda np, x: np.tensordot(x, 1 + x, axes=0),
+    "of two numbers": lambda np, x: np.einsum(",->", x[0, 0], 1 + x[0, 1]),
+    "tensordot of numbers": lambda np, x: np.tensordot(x[0, 0], 1 + x[0, 1], axes=0),
 }
 ONE = """exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan arcsin arccos arctan
 sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg floor ceil rint trunc round
