@@ -75,14 +75,15 @@ def _blocks(eq: Equation, what: str) -> list[_Block | None]:
     """The parts of a result that have nests of their own: along the axis of vectors
     what is at its ends, and between them, where no window and no element of one is
     outside; None is all of the result. Each number is found as it is otherwise, so
-    results of open lengths may be whole."""
+    results of open lengths may be whole: loops that sum in another order where there is
+    less to do (`column.py`) have no parts."""
     shape, params = eq.outputs[0].type.shape, eq.params
     axis = next((i for i in reversed(range(len(shape))) if shape[i] != 1), 0)
     if what == "pick" or axis in (0, len(shape) - 1) or is_dim(shape[axis]):
         return [None]
     n, m, i = eq.inputs[0].type.shape[axis], shape[axis], axis - 1
     w, s, (low, _) = (params[k][i] for k in ("window", "strides", "padding"))
-    if is_dim(n) or (what == "put" and s > 1):
+    if is_dim(n) or (what == "put" and s > 1) or _sums_in_loop(eq, what):
         return [None]
     first, last = -(-low // s), (n - w + low) // s
     if what == "put":
@@ -92,6 +93,14 @@ def _blocks(eq: Equation, what: str) -> list[_Block | None]:
         return [None]
     pairs = itertools.pairwise((0, first, end, m))
     return [_Block(i, a, b - a) for a, b in pairs if a < b]
+
+
+def _sums_in_loop(eq: Equation, what: str) -> bool:
+    """Whether numbers that round are added up in a loop over a window."""
+    if what not in ("sum", "put") or eq.outputs[0].type.dtype.kind in "biu":
+        return False
+    steps = zip(eq.params["window"], eq.params["strides"], strict=True)
+    return math.prod(-(-w // s) if what == "put" else w for w, s in steps) > _FEW
 
 
 @record

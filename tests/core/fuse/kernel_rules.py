@@ -1,5 +1,6 @@
 """Steps of random programs that kernels of their own run: attention, as one operation
-and spelled; convolutions of groups, strides and dilations; norms over few channels."""
+and spelled; convolutions of groups, strides and dilations; norms over few channels;
+rows of a few elements, windows with padding, many small matrices."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from tests.core.fuse.random_programs import Generator, Program
 from tests.core.fuse.random_rules import RULES, Rule, generate
 
+ROWS = (1, 15, 16, 17, 35)
 LENGTHS = (1, 2, 3, 7, 13, 15, 17, 31, 33)
 SCORES = (
     "tnp.einsum('qhd,khd->hqk', {0}, {1}) * 0.4",
@@ -100,7 +102,60 @@ def norm(g: Generator) -> None:
         g.add(text, x)
 
 
-KERNELS: dict[Rule, float] = {attend: 14, spell: 10, convolve: 14, norm: 12}
+def narrow(g: Generator) -> None:
+    """Rows of a few elements, which vectors go across."""
+    rows, others, few = g.r.choice(ROWS), g.r.choice(ROWS), g.r.choice([2, 3, 4, 7, 12])
+    x, y, lines = _drawn(g, rows, few), _drawn(g, others, few), _drawn(g, few, rows)
+    weights = _drawn(g, rows, others)
+    if x is None or y is None or lines is None or weights is None:
+        return
+    apart = "({0}[:, None] - {1}.astype({0}.dtype))"
+    axis, by = g.r.choice([0, 1, -1]), g.r.choice([-5, 1, 4])
+    texts: list[tuple[str, Sequence[int]]] = [
+        (f"tnp.sum({apart} * {apart}, {axis})", (x, y)),
+        (
+            f"tnp.sum({{2}}[:, :, None].astype({{0}}.dtype) * {apart}, 1)",
+            (x, y, weights),
+        ),
+        ("tnp.tanh({0}.T) * 2 + {1}.astype({0}.dtype)", (lines, x)),
+        (f"tnp.roll({{0}}, {by}, {axis % 2}) * {{0}}", (g.r.choice([x, lines]),)),
+        ("tnp.tanh({0}[:, ::-1] - {0}[-1]).T", (x,)),
+    ]
+    text, operands = g.r.choice(texts)
+    g.add(text, *operands)
+
+
+def border(g: Generator) -> None:
+    """Windows along lines, some of which begin or end in padding."""
+    taps, stride = g.r.choice([2, 3, 5]), g.r.choice([1, 1, 2])
+    x = _drawn(g, 2, g.r.choice([1, 3]), g.r.choice([5, 18, 33]))
+    if x is None:
+        return
+    pads = g.r.choice([0, 1, taps - 1]), g.r.choice([0, 1, taps - 1])
+    name, first = g.r.choice([("add", "0.0"), ("max", "-tnp.inf"), ("min", "tnp.inf")])
+    first = f"tnp.asarray({first}, {{0}}.dtype)"
+    g.add(
+        f"td.lax.reduce_window({{0}}, {first}, td.lax.{name}, "
+        f"(1, 1, {taps}), (1, 1, {stride}), ((0, 0), (0, 0), {pads}))",
+        x,
+    )
+
+
+def small(g: Generator) -> None:
+    """Products of many small matrices."""
+    m, n, k = (g.r.choice([1, 2, 3, 5, 8, 9]) for _ in range(3))
+    x, y = _drawn(g, 17, m, k), _drawn(g, 17, *g.r.choice([(k, n), (n, k)]))
+    if x is not None and y is not None:
+        subscripts = "bmk,bkn->bmn" if g.values[y].shape[1] == k else "bmk,bnk->bmn"
+        g.add(
+            f"tnp.einsum('{subscripts}', {{0}} * 0.3, {{1}}.astype({{0}}.dtype))", x, y
+        )
+
+
+KERNELS: dict[Rule, float] = {
+    **{attend: 14, spell: 10, convolve: 14, norm: 12},
+    **{narrow: 14, border: 10, small: 8},
+}
 
 
 def generate_kernels(seed: int, dtypes: Sequence[str], length: int) -> Program:

@@ -28,6 +28,9 @@ from treadle.kernels.nest import PAIRED, Nest
 
 COPIES = 4
 """Of short bodies in a turn of a loop."""
+_LOOKED_UP = 4
+"""Operands at places that data say for each whose elements are apart: of more, each of
+which is long code and more work than a mask, there is a masked loop only."""
 
 
 def unrolling(nest: Nest, sweep: Sweep) -> int:
@@ -41,9 +44,14 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
         return COPIES
     if goes_by_turns(nest, sweep):
         return 2
+    arrays = [o for o in nest.operands if o.kind == "array"]
+    looked_up = sum(o.gathers > 0 for o in arrays)
+    apart = sum(o.inner >= PAIRED for o in arrays if not o.gathers)
+    if apart and looked_up > _LOOKED_UP * apart and has_mask_registers():
+        return 0
     narrow = any(op.dtype.itemsize < 4 for op in nest.operands)
-    apart = any(o.inner >= PAIRED and o.kind == "array" for o in nest.operands)
-    return 1 if work <= 28 or narrow or apart or not has_mask_registers() else 0
+    any_apart = any(o.inner >= PAIRED for o in arrays)
+    return 1 if work <= 28 or narrow or any_apart or not has_mask_registers() else 0
 
 
 def has_single_vectors(nest: Nest, sweep: Sweep) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle as td
+import treadle.numpy as tnp
 from tests.core.fuse.evaluate import meant
 from tests.core.fuse.graphs import traced
 from tests.core.fuse.lowering.alone import (
@@ -170,3 +172,26 @@ def test_only_the_ends_of_rows_move_indices() -> None:
             for launch in agrees(function, window_launches, x)
         ]
         assert inside == [False, True, False]
+
+
+@pytest.mark.parametrize("sides", [(3, 3), (5, 4), (1, 11)])
+@pytest.mark.parametrize("name", ["add", "max"])
+def test_open_lines_have_the_bits_of_fixed_ones(
+    name: str, sides: tuple[int, int]
+) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 20, 70)).astype(np.float32)
+    padding = ((0, 0), (0, 0), *((n // 2, n // 2) for n in sides))
+    first = np.float32({"add": 0, "max": -np.inf}[name])
+
+    def pooled(x: Any) -> Any:
+        how = getattr(td.lax, name)
+        return td.lax.reduce_window(x, first, how, (1, 1, *sides), None, padding)
+
+    def both(x: Any) -> Any:
+        return pooled(x), td.grad(lambda x: tnp.sum(pooled(x) ** 2))(x)
+
+    opened = td.jit(both, dynamic={"x": (None, None, "h", "w")})
+    for columns in (69, 70):
+        got, wanted = opened(x[..., :columns]), td.jit(both)(x[..., :columns])
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)

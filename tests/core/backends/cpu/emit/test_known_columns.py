@@ -15,6 +15,7 @@ from tests.core.kernels.walls import walled
 from treadle.backends.cpu import sources
 from treadle.backends.cpu.emit import known
 from treadle.backends.cpu.emit.known import TOGETHER, Known
+from treadle.fuse.lowering import nests, vectors
 
 F = np.dtype(np.float32)
 DTYPES = [bool, np.uint16, ml_dtypes.bfloat16, F, np.float64]
@@ -118,3 +119,48 @@ def test_few_columns_and_few_instructions() -> None:
     assert known.puts_together(nest)
     suit = [n for n in (1, 2, 8, 9) if known.knows(nest, n, 16)]
     assert suit == [2, 8]
+
+
+N = 40
+ROWS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "scaled": (lambda x: x.T * 2 + x[0][:, None], (3, N)),
+    "backwards": (lambda x: x[::-1].T * x.T, (5, N)),
+    "some rows": (lambda x: x[1:-1].T - 1, (6, N)),
+    "of batches": (lambda x: tnp.swapaxes(x, 1, 2) * tnp.arange(7), (2, 7, N)),
+    "numbered": (lambda x: x.T + tnp.arange(N)[:, None], (4, N)),
+    "of sums": (lambda x: x.sum(0).T, (4, 3, N)),
+    "chosen": (lambda x: tnp.where(x.T > 5, x.T, 0), (2, N)),
+    "beside others": (lambda x: x[:3].T * x[3:].reshape(N, 3), (6, N)),
+    "added": (lambda x: tnp.ones((N, 3), x.dtype).at[:].add(x.T), (3, N)),
+    "put": (lambda x: tnp.ones((N + 9, 3), x.dtype).at[9:].set(x.T), (3, N)),
+    "beginnings": (lambda x: tnp.cumsum(x, 1).T * 2, (3, N)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "complex64"])
+def test_rows_that_are_chosen_for_it_have_code_for_it(
+    dtype: str, monkeypatch: Any
+) -> None:
+    asked: list[bool] = []
+    refused, taken = [], []
+    makes_rows, assemble = vectors.makes_rows, nests.assemble
+
+    def makes(*args: Any) -> bool:
+        asked.append(makes_rows(*args))
+        return asked[-1]
+
+    def assembled(*args: Any) -> Any:
+        launch = assemble(*args)
+        if any(asked):
+            (taken if known.known_rows(launch).columns else refused).append(name)
+        asked.clear()
+        return launch
+
+    monkeypatch.setattr(vectors, "makes_rows", makes)
+    monkeypatch.setattr(nests, "assemble", assembled)
+    for name, (f, shape) in ROWS.items():
+        if dtype != "complex64" or name != "chosen":
+            x = _numbers(shape, "int8").astype(dtype)
+            np.testing.assert_array_equal(td.jit(f)(x), f(tnp.asarray(x)))
+    assert refused == []
+    assert {"scaled", "backwards"} & {*taken} or dtype == "complex64"
