@@ -123,8 +123,8 @@ class Place:
     ) -> Array:
         """Subtracts from the elements."""
         # In the dtype of x, in which what is negative is added to whole numbers, too.
-        value = cast(_operand(value), typeof(self._x).dtype)
-        negated = binary.subtract(0, value)
+        dtype = typeof(self._x).dtype
+        negated = binary.subtract(dtype.type(0), cast(_operand(value), dtype))
         return _update(self._x, self._index, negated, _ADD, mode)
 
     def multiply(

@@ -41,10 +41,15 @@ def check_keepdims(name: str, keepdims: Any) -> None:
       TypeError: for anything else.
     """
     if not isinstance(keepdims, bool | int | np.bool_):
-        raise TypeError(
-            f"{name}: `keepdims` is True or False, not {keepdims!r}{at(user_source())}"
-            "\nThere is no `out` before it: give it by its name, `keepdims=`."
-        )
+        raise misplaced(name, "keepdims", "True or False", keepdims)
+
+
+def misplaced(name: str, argument: str, kind: str, given: Any) -> TypeError:
+    """What is given in the place that `out` has elsewhere."""
+    return TypeError(
+        f"{name}: `{argument}` is {kind}, not {given!r}{at(user_source())}\n"
+        f"There is no `out` before it: give it by its name, `{argument}=`."
+    )
 
 
 def _reduced(op: Op, name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -296,4 +301,5 @@ def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 
 def ptp(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
+    check_keepdims("ptp", keepdims)
     return sub(max(x, axis, keepdims), min(x, axis, keepdims))

@@ -136,6 +136,8 @@ def _variance(
     name: str, x: Any, axis: Axis, ddof: float, keepdims: bool, where: Any, centre: Any
 ) -> Any:
     reductions.check_keepdims(name, keepdims)
+    if ddof is None:
+        raise reductions.misplaced(name, "ddof", "a number", ddof)
     t = typeof(x)
     axes = all_axes(name, axis, t.ndim)
     n: Any = _count(t.shape, axes)

@@ -206,6 +206,8 @@ def test_what_is_subtracted_has_the_dtype(value: Any, dtype: str) -> None:
     ):
         assert out.dtype == dtype
         np.testing.assert_array_equal(out, wanted)
+    with pytest.raises(TypeError, match="sub is not defined for dtype bool"):
+        tnp.ones(2, bool).at[:].subtract(True)
 
 
 @pytest.mark.parametrize("value", [[1, 2], (3, 0.5), [[1.0, 2], [3, 4]]], ids=str)
