@@ -90,8 +90,9 @@ class InternalError(AssertionError):
 
 
 def foreign(value: object) -> bool:
-    """Whether a value is another library's array, such as PyTorch's."""
-    return hasattr(value, "__array__") and not isinstance(value, np.generic)
+    """Whether a value is another library's array, such as PyTorch's. (A class of such,
+    or of NumPy's numbers, has their methods, too.)"""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic | type)
 
 
 def is_ours(filename: str) -> bool:

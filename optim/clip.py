@@ -95,13 +95,12 @@ def safe_norm(
     if ord is not None:
         x = tnp.asarray(x)
         norm = tnp.linalg.norm(x, ord, axis, keepdims=True)
-        above = norm > min_norm
-        norm = tnp.linalg.norm(tnp.where(above, x, 1.0), ord, axis, keepdims=True)
-        out = tnp.where(above, norm, min_norm)
+        below = norm <= min_norm
+        norm = tnp.linalg.norm(tnp.where(below, 1.0, x), ord, axis, keepdims=True)
+        out = tnp.where(below, min_norm, norm)
         return out if keepdims else out.squeeze(axis)
     squares = square(tnp.asarray(x)).sum(axis, keepdims=keepdims)
-    above = squares > min_norm**2
-    return tnp.where(above, tnp.sqrt(tnp.where(above, squares, 1.0)), min_norm)
+    return _safe_root(squares, min_norm)
 
 
 def safe_root_mean_squares(x: tnp.ArrayLike, min_rms: float = 0.0) -> td.Array:
@@ -112,8 +111,13 @@ def safe_root_mean_squares(x: tnp.ArrayLike, min_rms: float = 0.0) -> td.Array:
     Array([0., 0.], dtype=float32)
     """
     mean = square(tnp.asarray(x)).mean()
-    above = mean > min_rms**2
-    return tnp.where(above, tnp.sqrt(tnp.where(above, mean, 1.0)), min_rms)
+    return _safe_root(mean, min_rms)
+
+
+def _safe_root(square: td.Array, least: float) -> td.Array:
+    """``max(root of a square, least)``; of not-a-number it is that."""
+    below = square <= least**2
+    return tnp.where(below, least, tnp.sqrt(tnp.where(below, 1.0, square)))
 
 
 def unit_norm(x: td.Array) -> td.Array:

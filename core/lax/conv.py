@@ -62,9 +62,10 @@ def conv_general_dilated(
       precision: "highest" (or "float32") multiplies pixel by pixel. Otherwise filters
         of 3 x 3 without strides (of each image, if they are volumes) may take a fourth
         of the products (Lavin and Gray, 2016), in float32, if they are that or bfloat16
-        and there are enough of them. That loses up to twice the digits of such a sum,
-        and an infinity or NaN in an image makes NaNs of results up to three pixels (of
-        those that its taps meet, if they are apart) further on.
+        and there are enough of them; those of 3 of a row half of them, of float32. That
+        loses up to twice the digits of such a sum, an infinity or NaN in an image makes
+        NaNs of results up to three pixels (of those that its taps meet, if they are
+        apart) further on, and one in a filter of all of its feature.
       preferred_element_type: of the result, and of sums if it has the most digits.
 
     Raises:

@@ -122,7 +122,9 @@ class Place:
         indices_are_sorted: bool = False,
     ) -> Array:
         """Subtracts from the elements."""
-        negated = binary.subtract(0, _operand(value))
+        # In the dtype of x, in which what is negative is added to whole numbers, too.
+        dtype = typeof(self._x).dtype
+        negated = binary.subtract(dtype.type(0), cast(_operand(value), dtype))
         return _update(self._x, self._index, negated, _ADD, mode)
 
     def multiply(

@@ -33,7 +33,27 @@ from treadle.trace.op import Op
 from treadle.trace.value import typeof
 
 
+def check_keepdims(name: str, keepdims: Any) -> None:
+    """Whether axes are kept is told by a number. (What is `out` by its place elsewhere
+    would be taken for it, and what comes behind for a value to begin with.)
+
+    Raises:
+      TypeError: for anything else.
+    """
+    if not isinstance(keepdims, bool | int | np.bool_):
+        raise misplaced(name, "keepdims", "True or False", keepdims)
+
+
+def misplaced(name: str, argument: str, kind: str, given: Any) -> TypeError:
+    """What is given in the place that `out` has elsewhere."""
+    return TypeError(
+        f"{name}: `{argument}` is {kind}, not {given!r}{at(user_source())}\n"
+        f"There is no `out` before it: give it by its name, `{argument}=`."
+    )
+
+
 def _reduced(op: Op, name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
+    check_keepdims(name, keepdims)
     t = typeof(x)
     axes = all_axes(name, axis, len(t.shape))
     # An empty tuple of axes (or a scalar) leaves the array as it is.
@@ -149,6 +169,7 @@ def _extreme(
 ) -> Any:
     """An extreme, by the op that reduces and the one for two elements."""
     op, pairwise = ops
+    check_keepdims(name, keepdims)
     x = operand(name, x)
     t = typeof(x)
     if initial is not None:
@@ -244,6 +265,7 @@ def all(
 
 
 def _position(op: Op, name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    check_keepdims(name, keepdims)
     x = operand(name, x)
     t = typeof(x)
     if t.dtype == dtypes.bool_:
@@ -279,4 +301,5 @@ def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 
 def ptp(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element minus the smallest."""
+    check_keepdims("ptp", keepdims)
     return sub(max(x, axis, keepdims), min(x, axis, keepdims))

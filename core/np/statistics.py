@@ -67,6 +67,7 @@ def mean(
     where: ArrayLike | None = None,
 ) -> Array:
     """The mean over axes (all of them, by default). `where` selects elements."""
+    reductions.check_keepdims("mean", keepdims)
     x, result = _working("mean", x, dtype)
     t = typeof(x)
     total = reductions.sum(x, axis, None, keepdims, where=where)
@@ -134,6 +135,9 @@ def one_of(ddof: float, correction: float | None) -> float:
 def _variance(
     name: str, x: Any, axis: Axis, ddof: float, keepdims: bool, where: Any, centre: Any
 ) -> Any:
+    reductions.check_keepdims(name, keepdims)
+    if ddof is None:
+        raise reductions.misplaced(name, "ddof", "a number", ddof)
     t = typeof(x)
     axes = all_axes(name, axis, t.ndim)
     n: Any = _count(t.shape, axes)

@@ -194,6 +194,22 @@ def test_other_updates() -> None:
     assert x.at[1].set(7).dtype == tnp.float32
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "float16"])
+@pytest.mark.parametrize("value", [1.5, 2, [1.5, 2.0], np.float32(2.5)], ids=str)
+def test_what_is_subtracted_has_the_dtype(value: Any, dtype: str) -> None:
+    """Of unsigned numbers, too, which have no negative ones to add."""
+    x = np.array([1, 250 if dtype == "uint8" else 100], dtype)
+    wanted = x - np.asarray(value).astype(dtype)
+    for out in (
+        tnp.asarray(x).at[:].subtract(value),
+        td.jit(lambda x: x.at[:].subtract(value))(x),
+    ):
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(out, wanted)
+    with pytest.raises(TypeError, match="sub is not defined for dtype bool"):
+        tnp.ones(2, bool).at[:].subtract(True)
+
+
 @pytest.mark.parametrize("value", [[1, 2], (3, 0.5), [[1.0, 2], [3, 4]]], ids=str)
 def test_updates_by_lists(value: Any) -> None:
     x = np.random.default_rng(0).uniform(1, 2, (2, 3)).astype("float32")

@@ -95,6 +95,40 @@ def test_safe_norms_of_other_orders(order: Any, least: float) -> None:
     assert np.isfinite(np.asarray(td.grad(value(optim))(0 * X))).all()
 
 
+@pytest.mark.parametrize("order", [None, 1, 2, np.inf], ids=str)
+def test_safe_norms_hide_nothing(order: Any) -> None:
+    x = np.array([[np.nan, 1, 2], [np.inf, 1, 2], [0, 0, 0]], "float32")
+    for least in (0.0, 1.5):
+        found, wanted = (p.safe_norm(x, least, order, 1) for p in (optim, optax))
+        np.testing.assert_allclose(found, wanted)
+        assert np.isnan(optim.safe_root_mean_squares(x[0], least))
+
+
+NO_OUT: dict[str, Any] = {
+    "sum": lambda p: p.sum(X, 0, None, None, True),
+    "prod": lambda p: p.prod(X, 0, None, None, True),
+    "mean": lambda p: p.mean(X, 0, None, None, True),
+    "max": lambda p: p.max(X, 0, None, True),
+    "min": lambda p: p.min(X[:, :0], 0, None, True),
+    "any": lambda p: p.any(X, 0, None, True),
+    "all": lambda p: p.all(X, 0, None, True),
+    "argmax": lambda p: p.argmax(X, 0, None),
+    "ptp": lambda p: p.ptp(X, 0, None),
+    "std": lambda p: p.std(X, 0, None, None),
+}
+
+
+@pytest.mark.parametrize("name", NO_OUT)
+def test_where_others_have_a_place_for_results(name: str) -> None:
+    """NumPy's None in it would be taken for `keepdims`, and True for a first value."""
+    NO_OUT[name](np)
+    with pytest.raises(TypeError, match=f"{name}: .*not None") as caught:
+        NO_OUT[name](tnp)
+    assert __file__ in str(caught.value)
+    assert "no `out` before it: give it by its name" in str(caught.value)
+    assert tnp.sum(X, 0, None, np.True_).shape == (1, 3)
+
+
 WHOLE: dict[str, Any] = {
     "round": lambda: tnp.round(X, 0.5),
     "rot90": lambda: tnp.rot90(X, 0.5),

@@ -60,6 +60,9 @@ def test_what_is_no_array_is_the_same_for_all() -> None:
         td.vmap(f, (0, 0, None, None))(X, "sum", {}, tnp.sin)
     with pytest.raises(TypeError, match=r"a ShapeDtype(.|\n)*no values"):
         td.vmap(f, axes)(X, "sum", {"scale": td.ShapeDtype((), "float32")}, tnp.sin)
+    for dtype in (np.float16, np.dtype("float16"), tnp.float16, "float16", float):
+        out = td.vmap(lambda x, dtype: x.astype(dtype), axes[:2])(X, dtype)
+        assert out.dtype == ("float32" if dtype is float else "float16")
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])

@@ -290,7 +290,8 @@ class ProgramBuilder:
                 template.append(_signed(operand) if operand >> 63 else operand)
                 continue
             if type(operand) is Slot and not operand.dynamic:
-                slots.append(i | operand.index << 32)
+                # (Its index may be an expression of open sizes.)
+                slots.append(i + operand.index * (1 << 32))
                 template.append(operand.offset)
                 continue
             if isinstance(operand, Function):
