@@ -26,6 +26,7 @@ from treadle.backends.cpu.emit.access import (
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
+from treadle.backends.cpu.emit.short import takes_rows
 from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.backends.cpu.emit.windows import (
     ENTRY_BYTES,
@@ -120,6 +121,8 @@ def points_entry(launch: Launch) -> str:
     what it reads is near enough; else nothing. No result depends on it, so sizes that
     are open count as in the trace."""
     if is_dim(launch.inner) or not goes_by_points(launch.nest):
+        return ""
+    if takes_rows(launch.nest):
         return ""
     wide, lanes = wide_lanes(launch.nest), host_lanes()
     near = all(_has_windows(o) or _is_one(o) for o in launch.nest.operands)
