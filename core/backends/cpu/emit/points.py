@@ -125,7 +125,7 @@ def points_entry(launch: Launch) -> str:
     are open count as in the trace."""
     if is_dim(launch.inner) or not goes_by_points(launch.nest):
         return ""
-    if takes_rows(launch.nest):
+    if takes_rows(launch):
         return ""
     wide, lanes = wide_lanes(launch.nest), host_lanes()
     near = all(_has_windows(o) or _is_one(o) for o in launch.nest.operands)

@@ -22,6 +22,8 @@ from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest
 
 _LITTLE_WORK = 16
 """Instructions of a row, above which a loop of its own is a small part of it."""
+_FULL_ENOUGH = 4
+"""Elements of rows that much work is done on at once, at least."""
 _IN_PIECES = 16
 """Rows shorter than this are moved in pieces of powers of two, where it is known how
 long they are: also of more than a vector where those are half as long."""
@@ -121,6 +123,8 @@ def short_entry(launch: Launch) -> str:
     nest, length = launch.nest, hint(launch.inner)
     if not has_short_rows(nest):
         return ""
+    if not (_is_light(nest) or reads_back(nest) or takes_rows(launch)):
+        return ""
     if is_dim(launch.inner):
         some = reads_back(nest) or 0 < length <= host_lanes()
         return "few" if some else ""
@@ -136,23 +140,21 @@ def _is_in_pieces(columns: int) -> bool:
     return columns < _IN_PIECES and 1 < columns.bit_count() <= most
 
 
-def takes_rows(nest: Nest) -> bool:
-    """Whether what is read at places that data say is whole rows, which short rows take
-    in one instruction, and vectors from row to row by as many as there are elements."""
-    plan = schedule(nest)
-    return has_short_rows(nest) and any(
-        instr.name == "load"
-        and nest.operands[instr.attr].gathers > 0
-        and nest.operands[instr.attr].inner == CONTIGUOUS
-        and not any(plan.varying[a] for a in instr.args)
-        for instr in nest.body
-    )
+def takes_rows(launch: Launch) -> bool:
+    """Whether what is read at places that data say is whole rows that are better taken
+    in one instruction each than by vectors from row to row, element by element: where
+    much is done with them, these have fuller vectors."""
+    nest = launch.nest
+    if not has_short_rows(nest) or not _reads_rows(nest):
+        return False
+    return hint(launch.inner) >= _FULL_ENOUGH or _is_light(nest)
 
 
 @lru_cache(maxsize=4096)
 def has_short_rows(nest: Nest) -> bool:
     """Whether there is such code for a nest: of elementwise work along rows, which
-    takes little, or which waits for what the row before has stored."""
+    takes little, or which waits for what the row before has stored, or for rows that
+    lie anywhere."""
     plan = schedule(nest)
     if nest.axis != "inner" or not nest.outer or len(plan.sweeps) > 1:
         return False
@@ -162,8 +164,24 @@ def has_short_rows(nest: Nest) -> bool:
         return False
     if any(o.inner == STRIDED and o.kind == "array" for o in nest.operands):
         return False
-    work = sum(cost(nest.body[i]) for i in plan.sweeps[0].body)
-    return work <= _LITTLE_WORK or reads_back(nest)
+    return _is_light(nest) or reads_back(nest) or _reads_rows(nest)
+
+
+def _is_light(nest: Nest) -> bool:
+    (sweep,) = schedule(nest).sweeps
+    return sum(cost(nest.body[i]) for i in sweep.body) <= _LITTLE_WORK
+
+
+def _reads_rows(nest: Nest) -> bool:
+    """Whether places that data say are those of whole rows."""
+    varying = schedule(nest).varying
+    return any(
+        instr.name == "load"
+        and nest.operands[instr.attr].gathers > 0
+        and nest.operands[instr.attr].inner == CONTIGUOUS
+        and not any(varying[a] for a in instr.args)
+        for instr in nest.body
+    )
 
 
 @lru_cache(maxsize=4096)

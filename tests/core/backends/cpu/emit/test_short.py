@@ -109,3 +109,19 @@ def test_open_sizes_have_the_bits_of_known_ones() -> None:
         x = np.random.default_rng(columns).normal(size=(ROWS, columns))
         args = x.astype(np.float32), PLACES, PLACES[::-1].copy()
         np.testing.assert_array_equal(opened(*args), td.jit(lookup)(*args))
+
+
+def test_much_work_on_rows_that_are_read() -> None:
+    @td.jit
+    def work(x: Any, i: Any, w: Any) -> Any:
+        return tnp.tanh(x[i] * w) * tnp.exp(-x[i])
+
+    for dtype in (np.float32, np.float64):
+        for columns in (2, 3, 4, 6, 8, 13, 16):
+            x = np.random.default_rng(columns).normal(size=(ROWS, columns))
+            w = np.arange(columns) / 7 - 0.5
+            got = work(x.astype(dtype), PLACES, w.astype(dtype))
+            seen = x.astype(dtype).astype(np.float64)[PLACES]
+            wanted = np.tanh(seen * w.astype(dtype)) * np.exp(-seen)
+            tight = 2e-6 if dtype == np.float32 else 1e-14
+            np.testing.assert_allclose(got, wanted, rtol=tight, atol=tight)
