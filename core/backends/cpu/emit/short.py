@@ -25,7 +25,7 @@ _LITTLE_WORK = 16
 _FULL_ENOUGH = 4
 """Elements of rows that much work is done on at once, at least."""
 _IN_PIECES = 16
-"""Rows shorter than this are moved in pieces of powers of two, where it is known how
+"""Rows no longer than this are moved in pieces of powers of two, where it is known how
 long they are: also of more than a vector where those are half as long."""
 
 
@@ -137,7 +137,9 @@ def _is_in_pieces(columns: int) -> bool:
     """Whether rows of so many elements have code of their own, without masks: these
     take longer than three pieces, and without mask registers than any number."""
     most = 3 if has_mask_registers() else 4
-    return columns < _IN_PIECES and 1 < columns.bit_count() <= most
+    if columns > _IN_PIECES or columns.bit_count() > most:
+        return False
+    return columns.bit_count() > 1 or columns > host_lanes()
 
 
 def takes_rows(launch: Launch) -> bool:
