@@ -25,11 +25,26 @@ def rows() -> Iterator[Any]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     table, updates, line = normal(10_000, 4), normal(50_000, 4), normal(100_000)
     ids = rng.integers(0, 10_000, 50_000, dtype="int32")
+    points = normal(10_000, 3)
     order = rng.permutation(100_000).astype("int32")
     few = rng.integers(0, 1000, 20, dtype="int32")
     square, columns = normal(1000, 1000), rng.integers(0, 1000, 500, dtype="int32")
     functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
         "50000 rows of 4 read": (lambda np, x, i: x[i], table, ids),
+        "50000 rows of 3 read": (lambda np, x, i: x[i], points, ids),
+        "50000 rows of 8 read": (lambda np, x, i: x[i], normal(10_000, 8), ids),
+        "differences of 50000 pairs of rows of 3": (
+            lambda np, x, i: x[i] - x[i[::-1]],
+            *(points, ids),
+        ),
+        "2 of 3 columns of 100000 rows": (
+            lambda np, x, i: np.take(x, i, axis=1),
+            *(normal(100_000, 3), np.array([2, 0], "int32")),
+        ),
+        "30000 rows of 3 padded at both ends": (
+            lambda np, x: np.pad(x, ((0, 0), (1, 1))),
+            normal(30_000, 3),
+        ),
         "50000 rows of 4 written": (
             lambda np, x, i, u: x.at[i].set(u),
             *(table, ids, updates),

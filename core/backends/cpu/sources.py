@@ -19,7 +19,7 @@ from treadle.backends.cpu.emit.points import points_entry
 from treadle.backends.cpu.emit.row import is_whole
 from treadle.backends.cpu.emit.running_across import may_run_across
 from treadle.backends.cpu.emit.several import entry_for
-from treadle.backends.cpu.emit.short import may_have_short_rows
+from treadle.backends.cpu.emit.short import short_entry
 from treadle.backends.cpu.emit.squares import squares_entry
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.schedule import few_kind, is_open, may_be_few
@@ -129,8 +129,8 @@ def _entry_for(launch: Launch) -> str:
         return squares
     elif entry == "task" and may_run_across(launch):
         return "few"
-    elif entry == "task" and may_have_short_rows(launch):
-        entry = "few"
+    elif entry == "task" and (short := short_entry(launch)):
+        entry = short
     return entry if entry == "task" or gains_much(launch, entry) else "task"
 
 

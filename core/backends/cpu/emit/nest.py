@@ -161,7 +161,8 @@ def _row_task(
     else:
         last = _only_first_task(b, last)
     if entry == "few" and has_short_rows(nest):
-        last = short_rows(b, nest, arguments, lanes, (first, last, low, high))
+        span = first, last, low, high
+        last = short_rows(b, nest, arguments, lanes, span, known.columns)
     if split in ("rows", "either") and crosses_rows(nest) and not together:
         with segments(b, arguments, arguments.outer, first, last) as segment:
             if squares is None:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import (
     Arguments,
@@ -26,6 +27,8 @@ from treadle.backends.cpu.emit.access import (
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
+from treadle.backends.cpu.emit.short import takes_rows
+from treadle.backends.cpu.emit.still import choice_at, lookups, windows_at
 from treadle.backends.cpu.emit.wide import WIDE, wide_lanes
 from treadle.backends.cpu.emit.windows import (
     ENTRY_BYTES,
@@ -49,8 +52,9 @@ from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
 
 POINTS = "points"
 """What the entry of `emit` begins with. A digit for each operand may follow: how many
-windows it has, if these are few, and no rows are stored apart. The code is faster then,
-and does for nothing else."""
+windows it has, if these are few, and no rows are stored apart; or may have, if what is
+looked up there stands still (`still.py`). The code is faster then, and does for nothing
+else."""
 _FEW_WINDOWS = 2
 _MOST_POINTS = 64
 """Of what is one row here: the last two loops, if they have no more points."""
@@ -121,6 +125,8 @@ def points_entry(launch: Launch) -> str:
     are open count as in the trace."""
     if is_dim(launch.inner) or not goes_by_points(launch.nest):
         return ""
+    if takes_rows(launch):
+        return ""
     wide, lanes = wide_lanes(launch.nest), host_lanes()
     near = all(_has_windows(o) or _is_one(o) for o in launch.nest.operands)
     found = None
@@ -173,6 +179,8 @@ def _windows(launch: Launch, lanes: int, groups: int) -> str | None:
             count = windows_of(lanes, points, launch.inner, (row, below, beside), words)
             known[-1] = str(count)
             few = few and count <= _FEW_WINDOWS
+        elif operand.gathers and not joined:
+            known[-1] = str(windows_at(nest, k, launch.bindings, points, lanes))
     return "".join(known) if few else ""
 
 
@@ -203,6 +211,16 @@ def _steps(
     return row, below, along.get(operand.inner, 2)
 
 
+class _Told(NamedTuple):
+    """What is known of a vector of a group of rows, by operand: what is chosen from
+    windows, distances from the first point, and lookups that stand still, with how many
+    windows these have."""
+
+    chosen: dict[int, list[Choice]]
+    distances: dict[int, Value]
+    lookups: dict[int, tuple[Choice, str]]
+
+
 class Points:
     """Emits groups of rows of a nest. Made in the kernel's entry block.
 
@@ -225,6 +243,11 @@ class Points:
         self.stored = {i.attr for i in nest.body if is_store(i)}
         parts = (self.plan.held[0], self.plan.sweeps[0].body, self.plan.held[1])
         self.order = [i for part in parts for i in part]
+        self.still = {
+            k: lookup
+            for k, lookup in lookups(nest).items()
+            if known and known[k] != "0"
+        }
         (self.down,) = self.arguments.mid
         self.points = b.op(f"mul i64 {self.down}, {arguments.inner}")
         self._measure()
@@ -276,6 +299,9 @@ class Points:
                 few = b.op(f"icmp sle i64 {found}, {self.known[k]}")
                 suits = b.op(f"and i1 {suits}, {few}")
                 self.tables[k] = self.tables[k][0], self.known[k]
+        for k in {o for lookup in self.still.values() for o in lookup.operands}:
+            row = read(b, self.arguments.accesses[k].outer[-1])
+            suits = b.op(f"and i1 {suits}, {b.op(f'icmp eq i64 {row}, 0')}")
         self.suits = suits
         self.steps = [
             b.op(f"mul i64 {self.rows}, {read(b, a.outer[-1])}")
@@ -299,18 +325,55 @@ class Points:
                 self.body.run(i, everywhere)
         with b.loop(first, end, height) as top, b.loop("0", self.vectors) as vector:
             bottom = b.least(b.op(f"add i64 {top}, {height}"), end)
-            chosen, distances = self._read_tables(vector)
             at = self._positions(start, top, vector)
-            with b.carrying(top, bottom, self.rows, at) as turn:
-                steps = zip(
-                    self.arguments.accesses, turn.values, self.steps, strict=True
-                )
-                turn.next = [a.moved(b, value, step) for a, value, step in steps]
-                frame = Frame(turn.values, parent=everywhere)
-                for i in self.order:
-                    if self.plan.varying[i]:
-                        self._instruction(i, frame, vector, chosen, distances)
+            told = self._read_tables(vector)
+            above = Frame([position for _, position in at], parent=everywhere)
+            near = self._lookups(above, vector, told)
+            if near is None:
+                self._groups((top, bottom), at, above, vector, told)
+            else:
+                with b.when(near):
+                    self._groups((top, bottom), at, above, vector, told)
+                with b.when(b.op(f"xor i1 {near}, true")):
+                    apart = told._replace(lookups={})
+                    self._groups((top, bottom), at, above, vector, apart)
         return end
+
+    def _groups(
+        self,
+        rows: tuple[str, str],
+        at: list[tuple[str, str]],
+        above: Frame,
+        vector: str,
+        told: _Told,
+    ) -> None:
+        """One vector of each group of some rows."""
+        b, done = self.b, above.values.keys()
+        with b.carrying(*rows, self.rows, at) as turn:
+            steps = zip(self.arguments.accesses, turn.values, self.steps, strict=True)
+            turn.next = [a.moved(b, value, step) for a, value, step in steps]
+            frame = Frame(turn.values, parent=above)
+            for i in self.order:
+                if self.plan.varying[i] and i not in done:
+                    self._instruction(i, frame, vector, told)
+
+    def _lookups(self, above: Frame, vector: str, told: _Told) -> str | None:
+        """Finds where windows of lookups are that stand still, and what these are made
+        of; whether they are near enough, None without any."""
+        near = None
+        for k, lookup in self.still.items():
+            for i in self.order:
+                new = i in lookup.places and i not in above.values
+                if new and self.plan.varying[i]:
+                    self._instruction(i, above, vector, told)
+            offsets = self.body.offsets(lookup.load, above, 0)
+            assert offsets is not None, "its places vary"
+            offsets = told.distances[k] + offsets
+            choice, count, fits = choice_at(offsets, int(self.known[k]))
+            windows = "2" if self.known[k] == "2" else count
+            told.lookups[k] = choice, windows
+            near = fits if near is None else self.b.op(f"and i1 {near}, {fits}")
+        return near
 
     def _positions(
         self,
@@ -330,9 +393,7 @@ class Points:
             found.append(("i64" if a.operand.kind == "index" else "ptr", position))
         return found
 
-    def _read_tables(
-        self, vector: str
-    ) -> tuple[dict[int, list[Choice]], dict[int, Value]]:
+    def _read_tables(self, vector: str) -> _Told:
         """What tables tell of a vector of a group of rows."""
         b, lanes, chosen = self.b, self.lanes, {}
         for k, (entries, _) in self.tables.items():
@@ -346,16 +407,9 @@ class Points:
             for k, at in self.offsets.items()
             if k not in self.stored
         }
-        return chosen, distances
+        return _Told(chosen, distances, {})
 
-    def _instruction(
-        self,
-        i: int,
-        frame: Frame,
-        vector: str,
-        chosen: dict[int, list[Choice]],
-        distances: dict[int, Value],
-    ) -> None:
+    def _instruction(self, i: int, frame: Frame, vector: str, told: _Told) -> None:
         b, lanes, instr = self.b, self.lanes, self.nest.body[i]
         if instr.name != "load" and not is_store(instr):
             self.body.run(i, frame)
@@ -376,17 +430,22 @@ class Points:
                 store_apart(b, at, vector, position, value, dtype)
         elif _has_windows(access.operand):
             windows = self.tables[instr.attr][1]
-            args = position, dtype, lanes, chosen[instr.attr], windows
+            args = position, dtype, lanes, told.chosen[instr.attr], windows
+            frame.values[i] = [load_windows(b, *args)]
+        elif instr.attr in told.lookups:
+            choice, windows = told.lookups[instr.attr]
+            position = self.body.address(i, frame)
+            args = position, dtype, lanes, [choice], windows
             frame.values[i] = [load_windows(b, *args)]
         elif access.operand.kind == "array":
-            where = distances[instr.attr]
+            where = told.distances[instr.attr]
             steps = self.body.offsets(i, frame, 0)
             where = where if steps is None else where + steps
             places = pointers(b, access.kind, self.body.address(i, frame), where)
             frame.values[i] = [gather(places, dtype, None)]
         else:
             start, zero = Value(b, position, "i64", 1), Value(b, "0", "i64", 1)
-            extra = distances[instr.attr]
+            extra = told.distances[instr.attr]
             frame.values[i] = [iota(start, zero, extra, dtype, lanes)]
 
 

@@ -1,7 +1,8 @@
 """Elementwise nests with rows that are no longer than a vector: one turn each.
 
 A row needs no loop of its own then. Rows that are as long as a vector, or a half, a
-quarter or an eighth of one, need no mask either; others share one, or are pieces.
+quarter or an eighth of one, need no mask either; others share one, or are pieces, as
+are all whose length is known when code is made for them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest
 
 _LITTLE_WORK = 16
 """Instructions of a row, above which a loop of its own is a small part of it."""
+_FULL_ENOUGH = 4
+"""Elements of rows that much work is done on at once, at least."""
+_IN_PIECES = 16
+"""Rows no longer than this are moved in pieces of powers of two, where it is known how
+long they are: also of more than a vector where those are half as long."""
 
 
 def short_rows(
@@ -29,14 +35,17 @@ def short_rows(
     arguments: Arguments,
     lanes: int,
     span: tuple[str, str, str, str],
+    known: int = 0,
 ) -> str:
     """Runs rows first..last, if low..high is no longer than a vector; returns the last
     row of what is left to do. Rows that are added to the same one follow each other,
     and a load waits until a store with a mask has reached the cache.
+
+    known: how many elements they have, if there is no code for others.
     """
     first, last, low, high = span
     length = b.op(f"sub i64 {high}, {low}")
-    for columns in _one_vector(lanes, reads_back(nest)):
+    for columns in [known] if known else _one_vector(lanes, reads_back(nest)):
         width = 1 << (columns - 1).bit_length()
         sweeps = RowSweeps(b, schedule(nest), arguments, width, one=True)
         part = None
@@ -47,6 +56,8 @@ def short_rows(
         with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
             sweeps.vector(positions, low, part)
         last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
+    if known:
+        return last
     fits = b.op(f"icmp slt i64 {length}, {lanes}")
     stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
     if has_mask_registers():
@@ -105,22 +116,47 @@ def _one_vector(lanes: int, waits: bool) -> list[int]:
     return [*halves, 3, 1] if waits else halves
 
 
-def may_have_short_rows(launch: Launch) -> bool:
-    """Whether this launch is worth the code for short rows. No result depends on it, so
-    sizes that are open count as in the trace, but where rows are added to others, which
-    take long without."""
+def short_entry(launch: Launch) -> str:
+    """The entry of `emit` for short rows, if this launch is worth their code; else
+    nothing. No result depends on it, so sizes that are open count as in the trace, but
+    where rows are added to others, which take long without."""
     nest, length = launch.nest, hint(launch.inner)
     if not has_short_rows(nest):
+        return ""
+    if not (_is_light(nest) or reads_back(nest) or takes_rows(launch)):
+        return ""
+    if is_dim(launch.inner):
+        some = reads_back(nest) or 0 < length <= host_lanes()
+        return "few" if some else ""
+    if _is_in_pieces(length):
+        return f"few{length}"
+    return "few" if 0 < length <= host_lanes() else ""
+
+
+def _is_in_pieces(columns: int) -> bool:
+    """Whether rows of so many elements have code of their own, without masks: these
+    take longer than three pieces, and without mask registers than any number."""
+    most = 3 if has_mask_registers() else 4
+    if columns > _IN_PIECES or columns.bit_count() > most:
         return False
-    if reads_back(nest) and is_dim(launch.inner):
-        return True
-    return 0 < length <= host_lanes()
+    return columns.bit_count() > 1 or columns > host_lanes()
+
+
+def takes_rows(launch: Launch) -> bool:
+    """Whether what is read at places that data say is whole rows that are better taken
+    in one instruction each than by vectors from row to row, element by element: where
+    much is done with them, these have fuller vectors."""
+    nest = launch.nest
+    if not has_short_rows(nest) or not _reads_rows(nest):
+        return False
+    return hint(launch.inner) >= _FULL_ENOUGH or _is_light(nest)
 
 
 @lru_cache(maxsize=4096)
 def has_short_rows(nest: Nest) -> bool:
     """Whether there is such code for a nest: of elementwise work along rows, which
-    takes little, or which waits for what the row before has stored."""
+    takes little, or which waits for what the row before has stored, or for rows that
+    lie anywhere."""
     plan = schedule(nest)
     if nest.axis != "inner" or not nest.outer or len(plan.sweeps) > 1:
         return False
@@ -130,8 +166,24 @@ def has_short_rows(nest: Nest) -> bool:
         return False
     if any(o.inner == STRIDED and o.kind == "array" for o in nest.operands):
         return False
-    work = sum(cost(nest.body[i]) for i in plan.sweeps[0].body)
-    return work <= _LITTLE_WORK or reads_back(nest)
+    return _is_light(nest) or reads_back(nest) or _reads_rows(nest)
+
+
+def _is_light(nest: Nest) -> bool:
+    (sweep,) = schedule(nest).sweeps
+    return sum(cost(nest.body[i]) for i in sweep.body) <= _LITTLE_WORK
+
+
+def _reads_rows(nest: Nest) -> bool:
+    """Whether places that data say are those of whole rows."""
+    varying = schedule(nest).varying
+    return any(
+        instr.name == "load"
+        and nest.operands[instr.attr].gathers > 0
+        and nest.operands[instr.attr].inner == CONTIGUOUS
+        and not any(varying[a] for a in instr.args)
+        for instr in nest.body
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -58,6 +58,11 @@ def _number_bits(lanes: int) -> int:
     return min(32, 8 * _START // lanes)
 
 
+def number_kind(lanes: int) -> str:
+    """The kind of the numbers of words."""
+    return f"i{_number_bits(lanes)}"
+
+
 def offset_bytes(lanes: int) -> int:
     """Of an entry for `load_offsets`."""
     return max(ENTRY_BYTES, 8 * lanes)
@@ -178,7 +183,7 @@ def _emit_table(b: Builder, lanes: int) -> None:
     entries = b.op("mul i64 %vectors, %words")
     elements = b.op(f"udiv i64 {lanes}, %words")
     upper = b.op("sub i64 %words, 1")
-    number = f"i{_number_bits(lanes)}"
+    number = number_kind(lanes)
     with b.carrying("0", entries, "1", [("i64", "0")] * 4) as turn:
         *before, most = turn.values
         begin = [("i64", x) for x in before]
@@ -192,12 +197,12 @@ def _emit_table(b: Builder, lanes: int) -> None:
                 place = b.op(f"getelementptr i64, ptr {places}, i64 {there}")
                 b(f"store i64 {b.op(f'add i64 {word}, {extra}')}, ptr {place}")
             end = b.op(f"add i64 {word}, {upper}")
-            reached = [b.least(first, word), _most(b, last, end)]
+            reached = [b.least(first, word), larger(b, last, end)]
             point.next = [*_next(b, digits), *reached]
         *after, first, last = point.values
         span = b.op(f"add i64 {b.op(f'sub i64 {last}, {first}')}, 1")
         count = b.op(f"udiv i64 {b.op(f'add i64 {span}, {lanes - 1}')}, {lanes}")
-        back = _most(b, b.op(f"sub i64 {span}, {lanes}"), "0")
+        back = larger(b, b.op(f"sub i64 {span}, {lanes}"), "0")
         final = b.op(f"sub i64 {count}, 1")
         entry = b.op(f"mul i64 {turn.index}, {ENTRY_BYTES}")
         entry = b.op(f"getelementptr i8, ptr %at, i64 {entry}")
@@ -215,13 +220,14 @@ def _emit_table(b: Builder, lanes: int) -> None:
         for byte, found in ((_START, first), (_LAST, back), (_COUNT, short)):
             mine = b.op(f"getelementptr i8, ptr {entry}, i64 {byte}")
             b(f"store i64 {found}, ptr {mine}")
-        turn.next = [*after, _most(b, most, count)]
+        turn.next = [*after, larger(b, most, count)]
     most = turn.values[3]
     few = b.op(f"icmp sle i64 {most}, {most_windows(lanes)}")
     b(f"ret i64 {b.op(f'select i1 {few}, i64 {most}, i64 0')}")
 
 
-def _most(b: Builder, x: str, y: str) -> str:
+def larger(b: Builder, x: str, y: str) -> str:
+    """The larger of two numbers."""
     larger = b.op(f"icmp sgt i64 {x}, {y}")
     return b.op(f"select i1 {larger}, i64 {x}, i64 {y}")
 
@@ -260,7 +266,7 @@ class Choice(NamedTuple):
 
 def read_choices(b: Builder, dtype: np.dtype, lanes: int, entries: str) -> list[Choice]:
     """The entries at this address: one for each register of a vector."""
-    number, found = f"i{_number_bits(lanes)}", []
+    number, found = number_kind(lanes), []
     for n in range(registers(dtype)):
         entry = b.op(f"getelementptr i8, ptr {entries}, i64 {n * ENTRY_BYTES}")
         start, last, count = (
