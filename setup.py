@@ -51,12 +51,20 @@ def compile_kernels(folder: Path) -> None:
     command = [sys.executable, "-B", "-c", PROGRAM, str(ROOT), str(folder)]
     try:
         done = subprocess.run(
-            command, env=settings, capture_output=True, text=True, timeout=SECONDS
+            command,
+            env=settings,
+            capture_output=True,
+            text=True,
+            errors="replace",  # what it writes in is not always what is read here
+            timeout=SECONDS,
         )
-        said = (done.stdout or done.stderr).strip().splitlines() or ["nothing was said"]
-        print(f"treadle: {said[-1]}")
+        lines = (done.stdout or done.stderr).strip().splitlines()
+        said = lines[-1] if lines else "nothing was said"
+    except subprocess.TimeoutExpired:
+        said = f"kernels are compiled when they are needed: {SECONDS} s were not enough"
     except (OSError, subprocess.SubprocessError) as error:
-        print(f"treadle: kernels are compiled when they are needed: {error}")
+        said = f"kernels are compiled when they are needed: {error}"
+    print(f"treadle: {said}".encode("ascii", "backslashreplace").decode())
 
 
 if __name__ == "__main__":

@@ -121,7 +121,6 @@ def rows() -> Iterator[Any]:
             normal(100_000, 3),
         ),
         "100000 whole numbers to powers": (lambda np, x: x**x, whole),
-        **small(),
         "slopes of 1000x1000": (lambda np, x: np.gradient(x), square),
         "sums into the middle of 1000x1000": (
             lambda np, x: x.at[1:-1, 1:-1].add(2 * x[2:, 2:]),
@@ -182,7 +181,7 @@ def rows() -> Iterator[Any]:
         "conjugates of 500x500 transposed": (lambda np, z: np.conj(z.T), wave),
         "complex 500x500 with a row set": (lambda np, z: z.at[5].set(0), wave),
     }
-    for title, (function, *arrays) in (functions | moved()).items():
+    for title, (function, *arrays) in (functions | small() | moved()).items():
         yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)
     yield from windows()
     fields = tuple(normal(256, 256) / 100 for _ in range(3))

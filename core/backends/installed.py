@@ -13,11 +13,12 @@ import functools
 import hashlib
 import os
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.backends.objects import unwrapped, wrapped
+from treadle.backends.objects import DAY, unwrapped, wrapped
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "installed_objects")
 _MAGIC = b"treadle objects 1\n"
@@ -27,7 +28,8 @@ _ENTRY = struct.Struct("<20sQQ")
 """A key, and where in the file its object begins and how many bytes it has."""
 KEY = 40
 """Letters of a key: 20 bytes. Plans have other names."""
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+# (Opening a pipe must not wait for a writer.)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Environment(NamedTuple):
@@ -109,6 +111,11 @@ def _digest(entries: bytes) -> bytes:
     return hashlib.blake2b(entries, digest_size=16).digest()
 
 
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
 def forget() -> None:
     """From now on this process finds nothing: it compiles what it needs."""
     global FOLDER
@@ -117,7 +124,8 @@ def forget() -> None:
 
 def write(folder: Path, environment: Environment, objects: Mapping[str, bytes]) -> Path:
     """Makes the file of an environment; another process sees the old one or this one.
-    Those of other sources, which nothing will find again, go.
+    Those of other sources, which nothing will find again, go, and so does what a
+    process that was killed has left.
 
     Raises:
       OSError: if the folder can't be written to.
@@ -141,7 +149,10 @@ def write(folder: Path, environment: Environment, objects: Mapping[str, bytes]) 
         temporary.unlink(missing_ok=True)
     for other in folder.glob("*.objects"):
         if not other.name.startswith(environment.sources[:16]):
-            with contextlib.suppress(OSError):
-                other.unlink()
+            _remove(other)
+    for other in folder.glob("*.objects.*.tmp"):
+        with contextlib.suppress(OSError):
+            if other.stat().st_mtime < time.time() - DAY:
+                _remove(other)
     _places.cache_clear()
     return path

@@ -344,7 +344,7 @@ def _converted_table(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     return s.emit(convert, [found], {"dtype": out.dtype}, eq.source)[0]
 
 
-def _saturating(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+def _saturating(s: _Simplify, eq: Equation, inputs: Atoms) -> Atom | None:
     """Floats saturate where they become integers: bounds beyond these change nothing,
     nor do those at their ends."""
     (x,), dtype = inputs, eq.outputs[0].type.dtype

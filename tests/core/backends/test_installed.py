@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -97,6 +98,23 @@ def test_a_file_that_was_replaced_meanwhile(folder: Path) -> None:
     installed._places(str(file(folder))).clear()  # type: ignore[attr-defined]
     installed._places(str(file(folder))).update(kept)  # type: ignore[attr-defined]
     assert found() == [None] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+    path = file(folder)
+    path.unlink()
+    os.mkfifo(path)
+    assert found() == [None] * 3
+
+
+def test_what_was_given_up_half_written_goes(folder: Path) -> None:
+    old, new = (folder / f"{HERE.name}.{n}.tmp" for n in (12, 34))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    write(folder, HERE, OBJECTS)
+    assert {path.name for path in folder.iterdir()} == {HERE.name, new.name}
 
 
 def test_a_file_that_went_meanwhile(folder: Path) -> None:

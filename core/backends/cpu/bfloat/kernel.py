@@ -127,7 +127,7 @@ def source(dtypes: Dtypes, part: Part = Part.PLAIN) -> Source:
         others = source(dtypes, Part.PLAIN), source(dtypes, Part.FEW)
         parts = dict.fromkeys(PLAIN_KINDS, Part.PLAIN)
         parts |= dict.fromkeys(FEW_KINDS, Part.FEW)
-        return Source(key, part.value, partial(emit_either, parts), needs=others)
+        return Source(key, part.value, partial(emit_either, part, parts), needs=others)
     needs = () if part is Part.FEW else (packing(dtypes, found),)
     return Source(
         key,

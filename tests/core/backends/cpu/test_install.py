@@ -95,6 +95,13 @@ def test_a_first_call_compiles_nothing_of_what_was_installed(tmp_path: Path) -> 
     assert len(found) > count and not {p.stem for p in cache.glob("*.o")} & {*found}
 
 
+def test_each_kernel_that_is_to_be_installed_has_its_text() -> None:
+    found = [s for c in common.sources() for s in native.with_needed(c)]
+    assert len({source.key for source in found}) > 60
+    for source in {source.key: source for source in found}.values():
+        assert source.symbol in source.emit(), source.key
+
+
 ONE = "define i64 @{0}() {{\n  ret i64 1\n}}\n"
 CALLS = "declare i64 @one()\n" + ONE.format("two").replace(
     "ret i64 1", "%x = call i64 @one()\n  %y = add i64 %x, 1\n  ret i64 %y"
@@ -178,7 +185,8 @@ def hook() -> Any:
         ("raise SystemExit('why')", "why"),
         ("import llvmlite_is_missing", "No module named 'llvmlite_is_missing'"),
         ("import os; os.abort()", "nothing was said"),
-        ("import time; time.sleep(60)", "timed out after"),
+        ("import time; time.sleep(60)", "1 s were not enough"),
+        ("import sys; sys.stdout.buffer.write(b'caf\\xe9')", "caf\\ufffd"),
     ],
 )
 def test_an_installation_goes_on_whatever_happens(
