@@ -70,10 +70,13 @@ class Structure:
                 "unflatten takes the leaves in their order, not a mapping "
                 f"({name_of_kind(type(leaves))}): its keys are names. To go by names, "
                 "use treadle.checkpoint.restore with a template, or set the fields"
+                f"{at(user_source())}"
             )
         leaves = tuple(leaves)
         if len(leaves) != self.count:
-            raise StructureError(f"{self} has {self.count} leaves, got {len(leaves)}")
+            raise StructureError(
+                f"{self} has {self.count} leaves, got {len(leaves)}{at(user_source())}"
+            )
         plain = not any([is_container(kind) for kind in {type(x) for x in leaves}])
         return _build(self, iter(leaves), plain)
 

@@ -266,3 +266,66 @@ def test_integers_that_are_known_while_tracing(name: str) -> None:
     assert f"at {__file__}:" in str(caught.value)
     assert "td.jit(static=...)" in str(caught.value)
     td.jit(mistake, static="k")(np.ones(3, np.float32), 1 if "axis" not in name else 0)
+
+
+WORDS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "relu": (nn.relu, TypeError, "got a str: 'words'"),
+    "relu6": (nn.relu6, TypeError, "got a str: 'words'"),
+    "leaky_relu": (nn.leaky_relu, TypeError, "got a str: 'words'"),
+    "elu": (nn.elu, TypeError, "got a str: 'words'"),
+    "log_sigmoid": (nn.log_sigmoid, TypeError, "got a str: 'words'"),
+    "hard_tanh": (nn.hard_tanh, TypeError, "got a str: 'words'"),
+    "glu": (nn.glu, TypeError, "got a str: 'words'"),
+    "log_softmax": (nn.log_softmax, TypeError, "got a str: 'words'"),
+    "logsumexp": (nn.logsumexp, TypeError, "got a str: 'words'"),
+    "logmeanexp": (nn.logmeanexp, TypeError, "got a str: 'words'"),
+    "log1mexp": (nn.log1mexp, TypeError, "got a str: 'words'"),
+    "meshgrid": (lambda x: tnp.meshgrid(V, indexing=x), ValueError, "'words'"),
+    "one_hot": (lambda x: nn.one_hot(np.arange(2), -3), ValueError, "got -3"),
+    "unflatten": (
+        lambda x: td.tree.unflatten(td.tree.structure([1, 2]), [x]),
+        td.errors.StructureError,
+        "has 2 leaves, got 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_no_array_is_named_with_the_line(name: str) -> None:
+    function, error, part = WORDS[name]
+
+    def mistake() -> Any:
+        return function("words")
+
+    here = function.__name__ == "<lambda>"
+    refused(mistake, error, part, at=function if here else mistake)
+
+
+@pytest.mark.parametrize("q", [1.5, -1, [0.5, 2.0], math.nan])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile", "percentile"])
+def test_shares_that_are_known_are_shares(name: str, q: Any) -> None:
+    percent = 100 if name == "percentile" else 1
+    q = [v * percent for v in q] if isinstance(q, list) else q * percent
+    with pytest.raises(ValueError, match="must be in the range"):
+        getattr(np, name)(np.ones(3), q)
+    wrong = q[1] if isinstance(q, list) else q
+
+    def mistake() -> Any:
+        return getattr(tnp, name)(V, q)
+
+    refused(mistake, ValueError, f"{name}: q is from 0 to {percent}, got {wrong!r}")
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("method", ["linear", "weights"])
+def test_a_share_that_is_not_a_number_gives_none(name: str, method: str) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    options: dict[str, Any] = {"method": method}
+    if method == "weights":
+        options = {"method": "inverted_cdf", "weights": np.ones((2, 3))}
+    out = td.jit(lambda x, q: getattr(tnp, name)(x, q, axis=1, **options))(
+        x, np.array([np.nan, 0.5], np.float32)
+    )
+    other = {} if method == "weights" else options
+    want = getattr(jnp, name)(x, jnp.array([jnp.nan, 0.5]), axis=1, **other)
+    np.testing.assert_array_equal(out, want)

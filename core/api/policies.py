@@ -22,6 +22,20 @@ from treadle.trace.op import Op
 Policy = Callable[..., bool]
 
 
+def check_policy(policy: Any) -> None:
+    """
+    Raises:
+      TypeError: for what is no policy, such as its name.
+    """
+    if policy is None or callable(policy):
+        return
+    raise TypeError(
+        "remat: policy is a function that says what is kept, got "
+        f"{policy!r:.60}{at(user_source())}\nTake `td.dots_saveable`, "
+        '`td.save_only_these_names("name")`, or None, which keeps nothing.'
+    )
+
+
 def everything_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
     """A policy: remember all that the backward pass uses."""
     return True

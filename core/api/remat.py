@@ -17,7 +17,7 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary
 from treadle.api.collection import Additions
-from treadle.api.policies import Policy, nothing_saveable
+from treadle.api.policies import Policy, check_policy, nothing_saveable
 from treadle.api.purity import call_pure
 from treadle.control import remat as op
 from treadle.control.ways import explore
@@ -55,6 +55,10 @@ def remat(
         numbers that it computes with in Python. What is not an array or a float (ints,
         flags, functions) is always that.
 
+    Raises:
+      TypeError: for a policy that is none.
+      ValueError: for a static argument that the function doesn't have.
+
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.grad(td.remat(lambda x: tnp.sin(tnp.sin(x))))(0.0)
     Array(1., dtype=float32)
@@ -62,6 +66,7 @@ def remat(
     if function is None:
         return lambda f: remat(f, policy=policy, static=static)
     check_function("remat", function)
+    check_policy(policy)
     fixed = positions(function, static, "static") if static != () else (set(), set())
     if policy is nothing_saveable:
         policy = None

@@ -112,6 +112,8 @@ REMEDIES = {
     "fill": "Arrays don't change: `x = tnp.full_like(x, value)`.",
     "flags": "Layout is nobody's concern: `x` itself will do.",
     "flat": "`x.ravel()`.",
+    "is_deleted": "Only donated arrays end before their names; using one is an "
+    "error: `x` itself will do.",
     "is_ready": "`x.block_until_ready()` waits for it.",
     "on_device_size_in_bytes": "`x.nbytes`.",
     "put": "Arrays don't change: `x.at[indices].set(value)`.",

@@ -164,7 +164,10 @@ def meshgrid(
     ((1, 3), (2, 1))
     """
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
+        raise ValueError(
+            f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'"
+            f"{at(user_source())}"
+        )
     axes = [reshape(operand("meshgrid", x), (-1,)) for x in arrays]
     order = list(range(len(axes)))
     if indexing == "xy" and len(axes) > 1:

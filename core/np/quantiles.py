@@ -128,6 +128,13 @@ def _spoiled(out: Any, ordered: Any, axis: int) -> Any:
     return select_where(eq(last, last), out, last)
 
 
+def _known(out: Any, share: Any, rank: int) -> Any:
+    """What lies at a share that is not a number, isn't one."""
+    lead, rest = typeof(share).shape[:rank], typeof(out).ndim - rank
+    share = reshape(share, (*lead, *(1,) * rest))
+    return select_where(eq(share, share), out, math.nan)
+
+
 def median(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The middle element over axes (all of them, by default), or the mean of the two
     middle ones."""
@@ -164,8 +171,8 @@ def quantile(
         are a share q of all; not-a-number if they are all 0.
 
     Raises:
-      ValueError: of no elements, for an unknown method, for weights of another shape or
-        with another method.
+      ValueError: of no elements, for an unknown method, for a known q that is not from
+        0 to 1, for weights of another shape or with another method.
 
     >>> import treadle.numpy as tnp
     >>> x = tnp.array([1.0, 2.0, 4.0])
@@ -191,13 +198,30 @@ def quantile(
     )
     part = cast(part, t.dtype)
     part = reshape(part, (*typeof(part).shape, *(1,) * (t.ndim - 1)))
-    out = _spoiled(_between(below, above, part), ordered, number)
+    out = _known(_between(below, above, part), share, rank)
+    out = _spoiled(out, ordered, number)
     return reshape(out, (*typeof(share).shape, *kept)) if keepdims else out
 
 
 def _share(name: str, q: Any, dtype: np.dtype) -> Any:
     """Shares, in which places are computed: float16 has no place beyond 2048."""
+    _check_shares(name, _listed(q), 1)
     return as_array(cast(operand(name, _listed(q)), promote_types(dtype, _AT_LEAST)))
+
+
+def _check_shares(name: str, q: Any, most: int) -> None:
+    """
+    Raises:
+      ValueError: for shares that are known while tracing, and aren't from 0 to all.
+    """
+    if type(q) not in (int, float, np.ndarray) or np.asarray(q).dtype.kind not in "iuf":
+        return
+    if (
+        wrong := np.extract(~(np.greater_equal(q, 0) & np.less_equal(q, most)), q)
+    ).size:
+        raise ValueError(
+            f"{name}: q is from 0 to {most}, got {wrong[0].item()!r}{at(user_source())}"
+        )
 
 
 _AT_LEAST = dtypes.float32
@@ -259,6 +283,7 @@ def percentile(
 def _of_percent(name: str, x: Any, q: Any) -> Any:
     """Shares that have as many digits as the elements."""
     q = operand(name, _listed(q))
+    _check_shares(name, q, 100)
     if type(q) in (int, float, np.ndarray):
         return np.asarray(q, np.float64) / 100
     if dtypes.is_integer(typeof(q).dtype):
@@ -322,6 +347,7 @@ def _weighted(
     place = minimum(place, ordered.shape[-1] - 1)
     out = _at_places(ordered, place, lead)
     out = select_where(isfinite(so_far[..., -1]), out, math.nan)
+    out = _known(out, shares, len(lead))
     if not without:
         out = _spoiled(out, ordered, ordered.ndim - 1)
     return reshape(out, (*lead, *kept)) if keepdims else out
@@ -354,7 +380,7 @@ def nanquantile(
     share = reshape(share, (*lead, *(1,) * count.ndim))
     low, high, part = _places(share, maximum(count, 1), rule)
     below, above = (_at_places(ordered, i, lead) for i in (low, high))
-    out = _between(below, above, cast(part, dtype))
+    out = _known(_between(below, above, cast(part, dtype)), share, len(lead))
     return reshape(out, (*lead, *kept)) if keepdims else out
 
 

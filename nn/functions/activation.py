@@ -24,7 +24,7 @@ def relu(x: Array) -> Array:
     >>> relu(tnp.array([-1.0, 2.0]))
     Array([0., 2.], dtype=float32)
     """
-    return tnp.where(x <= 0, 0, x)
+    return tnp.where(tnp.less_equal(x, 0), 0, x)
 
 
 def relu6(x: Array) -> Array:
@@ -34,7 +34,7 @@ def relu6(x: Array) -> Array:
     >>> relu6(tnp.array([-1.0, 8.0]))
     Array([0., 6.], dtype=float32)
     """
-    return tnp.where(x >= 6, 6, relu(x))
+    return tnp.where(tnp.greater_equal(x, 6), 6, relu(x))
 
 
 def leaky_relu(x: Array, negative_slope: float = 0.01) -> Array:
@@ -44,7 +44,7 @@ def leaky_relu(x: Array, negative_slope: float = 0.01) -> Array:
     >>> leaky_relu(tnp.array([-1.0, 2.0]), negative_slope=0.1)
     Array([-0.1,  2. ], dtype=float32)
     """
-    return tnp.where(x > 0, x, tnp.multiply(negative_slope, x))
+    return tnp.where(tnp.greater(x, 0), x, tnp.multiply(negative_slope, x))
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
@@ -55,8 +55,9 @@ def elu(x: Array, alpha: float = 1.0) -> Array:
     Array([-0.6321,  2.    ], dtype=float32)
     """
     # The branch not taken must not overflow: its derivative would be 0 * inf.
-    below = tnp.expm1(tnp.where(x > 0, 0, x))
-    return tnp.where(x > 0, x, alpha * below)
+    above = tnp.greater(x, 0)
+    below = tnp.expm1(tnp.where(above, 0, x))
+    return tnp.where(above, x, alpha * below)
 
 
 def celu(x: Array, alpha: float = 1.0) -> Array:
@@ -124,7 +125,7 @@ def log_sigmoid(x: Array) -> Array:
     >>> log_sigmoid(tnp.array([-1000.0, 0.0]))
     Array([-1000.    ,    -0.6931], dtype=float32)
     """
-    return -softplus(-x)
+    return -softplus(tnp.negative(x))
 
 
 def silu(x: Array) -> Array:
@@ -243,6 +244,7 @@ def reglu(x: Array, axis: int = -1) -> Array:
 
 
 def _halves(name: str, x: Array, axis: int) -> tuple[Array, Array]:
+    x = check.as_array(x)
     n = x.shape[axis] if x.ndim else 1
     if n % 2:
         raise ValueError(
@@ -287,6 +289,7 @@ def log_softmax(x: Array, axis: Axis = -1, where: tnp.ArrayLike | None = None) -
     >>> log_softmax(tnp.array([0.0, -1000.0]))
     Array([    0., -1000.], dtype=float32)
     """
+    x = check.as_array(x)
     wide = check.wide(x)
     if where is not None:
         wide = _chosen(wide, where, axis)
@@ -355,6 +358,7 @@ def logsumexp(
     >>> logsumexp(tnp.array([1000.0, 0.0]))
     Array(1000., dtype=float32)
     """
+    x = check.as_array(x)
     wide = check.wide(x)
     if where is not None:
         wide = tnp.where(where, wide, -math.inf)
@@ -378,6 +382,7 @@ def logmeanexp(
     >>> logmeanexp(tnp.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
+    x = check.as_array(x)
     wide = check.wide(x)
     count = tnp.ones_like(wide).sum(axis, keepdims=keepdims, where=where)
     total = logsumexp(wide, axis, keepdims, where=where)
@@ -393,7 +398,7 @@ def log1mexp(x: Array) -> Array:
     Array([-23.0259,  -0.4587], dtype=float32)
     """
     x = tnp.asarray(x)
-    small = x < math.log(2)
+    small = tnp.less(x, math.log(2))
     # Of the branch not taken, the derivative must not be infinite.
     near, far = tnp.where(small, x, 1), tnp.where(small, 1, x)
     return tnp.where(small, tnp.log(-tnp.expm1(-near)), tnp.log1p(-tnp.exp(-far)))
@@ -424,6 +429,7 @@ def one_hot(
 
     Raises:
       TypeError: for labels that are no integers.
+      ValueError: for fewer classes than none.
 
     >>> import treadle.numpy as tnp
     >>> one_hot(tnp.array([2, 0]), 3)
@@ -435,5 +441,6 @@ def one_hot(
         raise TypeError(
             f"one_hot takes integer labels, got {td.typeof(labels)}{at(user_source())}"
         )
+    check.within("one_hot", "num_classes", num_classes)
     chosen = (labels[..., None] == tnp.arange(num_classes)).astype(dtype)
     return chosen if axis == -1 else tnp.moveaxis(chosen, -1, axis)

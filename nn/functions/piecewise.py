@@ -38,7 +38,8 @@ def hard_tanh(x: Array, lower: float = -1.0, upper: float = 1.0) -> Array:
     >>> hard_tanh(tnp.array([-2.0, 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
-    return tnp.where(x > upper, upper, tnp.where(x < lower, lower, x))
+    inner = tnp.where(tnp.less(x, lower), lower, x)
+    return tnp.where(tnp.greater(x, upper), upper, inner)
 
 
 def hard_shrink(x: Array, limit: float = 0.5) -> Array:

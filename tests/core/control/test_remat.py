@@ -345,3 +345,10 @@ def test_decorator_with_policy() -> None:
         return tnp.sin(x)
 
     close(td.grad(f)(0.0), np.float32(1))
+
+
+def test_a_policy_by_name_is_refused() -> None:
+    def mistake() -> Any:
+        return td.remat(lambda x: x, policy="dots")  # type: ignore[call-overload]
+
+    refused(mistake, TypeError, "got 'dots'", "td.dots_saveable")
