@@ -18,11 +18,19 @@ from hypothesis import settings
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Its programs are small and run once: it should not optimise what it compiles.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 
 # Kernels of tests are not for the user's own cache.
-_CACHE = Path(__file__).parent.parent / "build" / "kernels"
-os.environ.setdefault("TREADLE_CACHE_DIR", str(_CACHE))
+_BUILD = Path(__file__).parent.parent / "build"
+os.environ.setdefault("TREADLE_CACHE_DIR", str(_BUILD / "kernels"))
+# The next run finds the oracle's programs: to compile one takes six times as long.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_BUILD / "oracle"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 
 settings.register_profile("treadle", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treadle")
