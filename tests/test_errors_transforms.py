@@ -360,7 +360,7 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]]
     "vmap string": (
         lambda: td.vmap(lambda a, m: a)(V, "m"),
         TypeError,
-        ("`m`", "Close over"),
+        ("`m`", "close over"),
     ),
     "scan unroll": (
         lambda: td.scan(lambda c, x: (c, x), S, V, unroll=0),

@@ -95,7 +95,7 @@ def test_dear_scalars_are_stored() -> None:
 def test_a_function_of_many_instructions_is_not_repeated_in_several_readers() -> None:
     def corrected(*readers: Any) -> Any:
         def function(n: Any, x: Any) -> Any:
-            power = 1.0 - tnp.power(n, 3.5)
+            power = 1.0 - tnp.power(n, 3.7)
             spread = tnp.broadcast_to(power, x.shape)
             return [reader(x[::-1], spread) for reader in readers]
 

@@ -86,6 +86,6 @@ GUARDED = {
 }
 SIZES = {"nn.stateful(batch_norm)(x + 0)[0]": ((3,), (2,), (8,), (17,))}
 NOT_LAYERS = (
-    "at combine count draw_key field inference parameters partition stateful "
+    "at combine count draw_key field inference parameters partition state stateful "
     "summary training Module PrecisionWarning State"
 )

@@ -172,8 +172,9 @@ def test_kernels_that_turn_rows_share_that(compiled: list[str]) -> None:
     ]
     for function in functions:
         exact = function(np, x.astype(np.float64))
-        result = td.jit(lambda x, f=function: f(tnp, x))(x)
-        np.testing.assert_allclose(result, exact, rtol=1e-5)
+        # Of open rows it is not known how long they are.
+        opened = td.jit(lambda x, f=function: f(tnp, x), dynamic={"x": ("n", "k")})
+        np.testing.assert_allclose(opened(x), exact, rtol=1e-5)
     turning = [text for text in compiled if "@treadle.turned_in." in text]
     defined = [
         text for text in turning if "define weak_odr void @treadle.turned_in." in text
