@@ -256,30 +256,28 @@ class _Arrays(TurnedArrays):
         """An operand's columns, or what belongs to whole rows."""
         b, lanes, operand = self.body.b, self.lanes, self.rows.operands[k]
         place, dtype = self._place(k, frame), operand.dtype
-        if self.known.stands(k) or operand.inner == STRIDED:
-            return self._apart(k, place)
+        count = 1 if operand.inner == BROADCAST else self.count
+        if operand.inner == STRIDED:
+            return [self._apart(k, place, n) for n in range(count)]
+        step = 2 if operand.inner == PAIRED else 1
+        if self.known.stands(k):
+            return [one_for_all(b, place, dtype, lanes, n * step) for n in range(count)]
         if operand.inner == BROADCAST:
             return [load(b, place, dtype, lanes, None)]
-        return read_columns(
-            b, place, dtype, lanes, self.count, 2 if operand.inner == PAIRED else 1
-        )
+        return read_columns(b, place, dtype, lanes, count, step)
 
-    def _apart(self, k: int, place: str) -> list[Value]:
-        """Columns that lie apart, or are one number each."""
-        b, access = self.body.b, self.arguments.accesses[k]
-        operand, stands = self.rows.operands[k], self.known.stands(k)
-        kind, dtype = memory_kind(operand.dtype), operand.dtype
-        step = {CONTIGUOUS: 1, PAIRED: 2}.get(operand.inner)
-        found = []
-        for n in range(1 if operand.inner == BROADCAST else self.count):
-            if step is None:
-                offset = b.op(f"mul i64 {n}, {read(b, access.mid[0])}") if n else "0"
-                at = access.moved(b, place, offset)
-            else:
-                at = b.op(f"getelementptr {kind}, ptr {place}, i64 {n * step}")
-            value = load(b, at, dtype, 1 if stands else self.lanes, None)
-            found.append(value.splat(self.lanes) if stands else value)
-        return found
+    def _apart(self, k: int, place: str, column: int) -> Value:
+        """A column that lies apart, or is one number."""
+        b, access, dtype = (
+            self.body.b,
+            self.arguments.accesses[k],
+            self.rows.operands[k].dtype,
+        )
+        offset = b.op(f"mul i64 {column}, {read(b, access.mid[0])}") if column else "0"
+        at = access.moved(b, place, offset)
+        if self.known.stands(k):
+            return one_for_all(b, at, dtype, self.lanes, 0)
+        return load(b, at, dtype, self.lanes, None)
 
     def _write(self, k: int, held: Frame, values: list[Value]) -> None:
         place, dtype = self._place(k, held), self.rows.operands[k].dtype

@@ -177,16 +177,13 @@ def writing(source, lanes):
     return produce
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_producers_and_epilogues(small, monkeypatch):
-    for name, value in SMALL.items() if small else ():
-        monkeypatch.setattr(winograd_schedule, name, value)
-    image, weights, output, spec = problem(
-        35, 70, PADDINGS["same"], size=(9, 130 if small else 8)
-    )
+def near_by_hooks(image, weights, output, spec):
+    """What producers give is read, and each element is seen by an epilogue, once by
+    each number of threads."""
     spec = replace(spec, fused_input=True)
     lanes = calls.gemm.tile(spec.dtype).lanes
-    seen = np.zeros(output.shape, int).reshape(len(output), -1, 70)
+    features = output.shape[-1]
+    seen = np.zeros(output.shape, int).reshape(len(output), -1, features)
 
     def count(given, b0, b1, r0, r1, c0, c1):
         assert b1 == 0
@@ -203,11 +200,11 @@ def test_producers_and_epilogues(small, monkeypatch):
     near(result, 4 * forward(image, weights, spec))
 
 
-def test_producers_of_gradients():
-    image, weights, output, spec = problem(35, 70, PADDINGS["same"], size=(6, 7))
+def gradient_near_by_hooks(image, weights, output, spec):
+    """The same of the gradient by the filter."""
     spec = replace(spec, fused_input=True)
     lanes = calls.gemm.tile(spec.dtype).lanes
-    pixels = output.reshape(len(output), 1, -1, 70)
+    pixels = output.reshape(len(output), 1, -1, output.shape[-1])
     hooks = {
         Word.PACK_A: hook(calls.PRODUCER, writing(image, lanes)),
         Word.PACK_B: hook(calls.PRODUCER, writing(pixels, lanes)),
@@ -215,6 +212,20 @@ def test_producers_of_gradients():
     addresses = {word: address for word, (address, _) in hooks.items()}
     result = gradients(spec, weights, image, output, hooks=addresses)
     near(result, 4 * filter_gradient(image, output, spec))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_producers_and_epilogues(small, monkeypatch):
+    for name, value in SMALL.items() if small else ():
+        monkeypatch.setattr(winograd_schedule, name, value)
+    image, weights, output, spec = problem(
+        35, 70, PADDINGS["same"], size=(9, 130 if small else 8)
+    )
+    near_by_hooks(image, weights, output, spec)
+
+
+def test_producers_of_gradients():
+    gradient_near_by_hooks(*problem(35, 70, PADDINGS["same"], size=(6, 7)))
 
 
 def kinds(spec):

@@ -3,8 +3,6 @@ taps in float64."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -21,16 +19,16 @@ from tests.core.backends.cpu.conv.test_winograd import (
     OF_TILES,
     SMALL,
     forwards,
+    gradient_near_by_hooks,
     gradients,
-    hook,
     kinds,
     near,
-    writing,
+    near_by_hooks,
 )
 from tests.core.dynamic import same_bytes
 from treadle.backends.cpu.conv import winograd_schedule
 from treadle.backends.cpu.conv.arguments import WinogradWord
-from treadle.backends.cpu.gemm.arguments import Kind, Word
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.ops.conv import Window, conv_filter_grad, conv_general
 
 ROW = {"filter_size": (1, 3)}
@@ -112,29 +110,9 @@ def test_filters_that_are_read_backwards():
 
 
 def test_producers_and_epilogues(small):
-    image, weights, output, spec = problem(35, 70, SAME, size=(3, 130), **ROW)
-    spec = replace(spec, fused_input=True)
-    lanes = calls.gemm.tile(spec.dtype).lanes
-    seen = np.zeros(output.shape, int).reshape(len(output), -1, 70)
-
-    def count(given, b0, b1, r0, r1, c0, c1):
-        assert b1 == 0
-        seen[b0, r0:r1, c0:c1] += 1
-
-    hooks = {
-        Word.PACK_A: hook(calls.PRODUCER, writing(image, lanes)),
-        Word.PACK_B: hook(calls.PRODUCER, writing(weights, lanes)),
-        Word.EPILOGUE: hook(calls.EPILOGUE, count),
-    }
-    addresses = {word: address for word, (address, _) in hooks.items()}
-    result = forwards(spec, output, image, weights, hooks=addresses)
-    assert (seen == 4).all()
-    near(result, 4 * forward(image, weights, spec))
-    pixels = output.reshape(len(output), 1, -1, 70)
-    hooks[Word.PACK_B] = hook(calls.PRODUCER, writing(pixels, lanes))
-    addresses = {w: hooks[w][0] for w in (Word.PACK_A, Word.PACK_B)}
-    result = gradients(spec, weights, image, output, hooks=addresses)
-    near(result, 4 * filter_gradient(image, output, spec))
+    given = problem(35, 70, SAME, size=(3, 130), **ROW)
+    near_by_hooks(*given)
+    gradient_near_by_hooks(*given)
 
 
 def test_what_is_done_by_lines():
